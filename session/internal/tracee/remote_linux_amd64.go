@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
 // Calls that a stopped thread of a running process is made to make, of the kernel and of routines that were put into the
@@ -33,8 +35,15 @@ type remote struct {
 	signal syscall.Signal // that the program does not handle: by it the thread tells that a routine has returned
 }
 
-// remoteLimit bounds what a call may take.
-const remoteLimit = 5 * time.Second
+// remoteLimit bounds for how long a call may wait. A thread that waits for a processor gets remoteTries of it: how long
+// that takes is not for the process to say.
+var remoteLimit = 5 * time.Second
+
+const remoteTries = 12
+
+// errStuck: a thread does not come back from a call, and is let go there. What the call does is not known, so nothing of
+// it may be tried again.
+var errStuck = errors.New("a call that a thread of it is made to make does not end")
 
 // remote takes a thread for such calls: one that can make them unnoticed. ms are the process's mappings.
 func (ts *threads) remote(ms []mapping) (*remote, error) {
@@ -101,8 +110,12 @@ func (r *remote) call(nr uint64, args ...uint64) (uint64, error) {
 	})
 	for range 2 { // its beginning, its end
 		if err == nil {
-			err = r.next(time.Now().Add(remoteLimit))
+			err = r.next()
 		}
+	}
+	late := err == errStuck
+	if late {
+		err = r.interrupt()
 	}
 	if err != nil {
 		return 0, err
@@ -111,6 +124,9 @@ func (r *remote) call(nr uint64, args ...uint64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if late && !after.returned(r.back.start()) {
+		return 0, errStuck
+	}
 	const maxErrno = 4095
 	if v := after.result(); v > ^uint64(maxErrno) {
 		return 0, syscall.Errno(-v)
@@ -118,20 +134,26 @@ func (r *remote) call(nr uint64, args ...uint64) (uint64, error) {
 	return after.result(), nil
 }
 
+// returned tells whether a thread that was interrupted has come back from a system call, and is behind it.
+func (r *registers) returned(behind uint64) bool {
+	v := -int64(r.Rax)
+	return r.pc() == behind && v != int64(unix.ENOSYS) && (v < firstRestart || v > lastRestart)
+}
+
 // next goes on to the next stop at a system call.
-func (r *remote) next(deadline time.Time) error {
-	return r.goOn(unix.PTRACE_SYSCALL, deadline, func(s syscall.Signal) bool { return s == syscallTrap })
+func (r *remote) next() error {
+	return r.goOn(unix.PTRACE_SYSCALL, func(s syscall.Signal) bool { return s == syscallTrap })
 }
 
 // goOn has the thread go on until it stops for what is waited for. A SIGSTOP, which nobody can block, stops the others at
 // once, and this thread when it is let go.
-func (r *remote) goOn(how uintptr, deadline time.Time, until func(syscall.Signal) bool) error {
+func (r *remote) goOn(how uintptr, until func(syscall.Signal) bool) error {
 	for signal := syscall.Signal(0); ; {
 		if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, how, uintptr(r.t.pid), 0, uintptr(signal), 0, 0); errno != 0 {
 			return ErrEnded
 		}
 		signal = 0
-		ws, err := r.t.awaitAny(deadline)
+		ws, err := r.await()
 		switch s := ws.StopSignal(); {
 		case err != nil:
 			return err
@@ -144,6 +166,19 @@ func (r *remote) goOn(how uintptr, deadline time.Time, until func(syscall.Signal
 			return fmt.Errorf("stopped by %v", s)
 		}
 	}
+}
+
+// await waits for any stop. The error is errStuck if none comes.
+func (r *remote) await() (ws syscall.WaitStatus, err error) {
+	for range remoteTries {
+		if ws, err = r.t.awaitAny(time.Now().Add(remoteLimit)); err != errBusy {
+			return ws, err
+		}
+		if s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", r.t.pid)); err != nil || s.State != 'R' {
+			break
+		}
+	}
+	return ws, errStuck
 }
 
 // unhandled returns a signal that does nothing in a process, which ignores it; 0: there is none.
@@ -221,9 +256,9 @@ func (r *remote) run(s remoteStack, entry, routine, sp uint64, args ...uint64) (
 	case r.signal == 0:
 		err = r.goBack() // stop by stop
 	default:
-		err = r.goOn(unix.PTRACE_CONT, time.Now().Add(remoteLimit), returned)
+		err = r.goOn(unix.PTRACE_CONT, returned)
 	}
-	if err == errBusy {
+	if err == errStuck {
 		err = errors.Join(errors.New("the runtime does not answer in the process"), r.interrupt())
 	}
 	if err == nil && !returned(0) {
@@ -234,8 +269,8 @@ func (r *remote) run(s remoteStack, entry, routine, sp uint64, args ...uint64) (
 
 // goBack has the thread go on until it is about to leave the way back, and keeps it there.
 func (r *remote) goBack() error {
-	for deadline := time.Now().Add(remoteLimit); ; {
-		if err := r.next(deadline); err != nil {
+	for {
+		if err := r.next(); err != nil {
 			return err
 		}
 		now, err := r.t.registers()
@@ -254,16 +289,32 @@ func (r *remote) goBack() error {
 		if err := r.t.setRegisters(now); err != nil {
 			return err
 		}
-		return r.next(deadline)
+		return r.next()
 	}
 }
 
-// interrupt stops the thread, which runs.
+// interrupt stops the thread, which runs: in the stop that is asked for, or at the end of the system call that it is in,
+// which takes the place of that.
 func (r *remote) interrupt() error {
+	if err := r.askToStop(); err != nil {
+		return err
+	}
+	for {
+		ws, err := r.await()
+		if err != nil || ws>>16 == unix.PTRACE_EVENT_STOP || ws.StopSignal() == syscallTrap {
+			return err
+		}
+		if err := unix.PtraceCont(r.t.pid, int(ws.StopSignal())); err != nil {
+			return ErrEnded
+		}
+	}
+}
+
+func (r *remote) askToStop() error {
 	if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_INTERRUPT, uintptr(r.t.pid), 0, 0, 0, 0); errno != 0 {
 		return ErrEnded
 	}
-	return r.t.awaitStop(time.Now().Add(remoteLimit))
+	return nil
 }
 
 // keepThread takes over what a routine has set that belongs to the thread: the base of gs.
@@ -292,13 +343,16 @@ func (r *remote) end() error {
 		return err
 	}
 	// It stands behind a system call. The kernel does not go on with another one from there.
-	if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_INTERRUPT, uintptr(r.t.pid), 0, 0, 0, 0); errno != 0 {
-		return ErrEnded
+	if err := r.askToStop(); err != nil {
+		return err
 	}
 	if err := unix.PtraceCont(r.t.pid, 0); err != nil {
 		return ErrEnded
 	}
-	err := r.t.awaitStop(time.Now().Add(remoteLimit))
+	err := r.t.awaitStop(time.Now().Add(remoteTries * remoteLimit))
+	if err == errBusy {
+		err = errStuck
+	}
 	if err == nil {
 		err = r.t.signalMask(ptraceSetSigmask, &r.mask) // first: it is not on its way back any more then
 	}

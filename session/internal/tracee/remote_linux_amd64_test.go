@@ -1,0 +1,82 @@
+package tracee
+
+import (
+	"errors"
+	"io"
+	"os/exec"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// What a thread is made to do is done once, also if one of the calls does not end: what that has done is not known. The
+// process goes on where it was.
+func TestStuck(t *testing.T) {
+	limit := remoteLimit
+	defer func() { remoteLimit = limit }()
+	cmd := exec.Command("cat")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	says := func(s string) {
+		t.Helper()
+		b := make([]byte, len(s))
+		if _, err := io.WriteString(in, s); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(out, b); err != nil || string(b) != s {
+			t.Fatalf("%q, %v; want %q", b, err, s)
+		}
+	}
+	says("before\n")
+	ts, err := openThreads(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ts.close()
+	ms, err := ts.maps()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stack remoteStack
+	times := 0
+	err = ts.within(true, func() error {
+		times++
+		return ts.calling(ms, func(r *remote) (err error) {
+			if stack, err = r.mapStack(); err != nil {
+				return err
+			}
+			long := unix.Timespec{Sec: 1000}
+			b := unsafe.Slice((*byte)(unsafe.Pointer(&long)), unsafe.Sizeof(long))
+			if err := r.t.WriteAt(b, stack.lo); err != nil {
+				return err
+			}
+			remoteLimit = 20 * time.Millisecond
+			_, err = r.call(unix.SYS_NANOSLEEP, stack.lo, 0)
+			remoteLimit = limit
+			return errors.Join(err, r.unmapStack(stack)) // it can be had again
+		})
+	})
+	if errors.Is(err, unix.EPERM) {
+		t.Skip(err)
+	}
+	if times != 1 || !errors.Is(err, errStuck) {
+		t.Errorf("done %d times: %v", times, err)
+	}
+	says("after\n")
+	if after, err := ts.maps(); err != nil || len(after) != len(ms) {
+		t.Errorf("%v; %d mappings, %d before", err, len(after), len(ms))
+	}
+}
