@@ -70,7 +70,7 @@ func TestAttachWorkers(t *testing.T) {
 		return n
 	}
 	for deadline := time.Now().Add(time.Minute); workers() == 0; time.Sleep(time.Millisecond) {
-		if stateOf(t, pid) == 'Z' || time.Now().After(deadline) {
+		if stateOf(t, pid, 'Z') == 'Z' || time.Now().After(deadline) {
 			t.Skip("this machine has no io_uring, or none with threads")
 		}
 	}
@@ -88,23 +88,30 @@ func TestAttachWorkers(t *testing.T) {
 	r.end(t, 0, "opened 1, read 6: Linux\n")
 }
 
-// stateOf is the letter that /proc has for the state of a process.
-func stateOf(t *testing.T, pid int) byte {
+// stateOf is the letter that /proc has for the states of a process's threads: for another one than is wanted, if there is
+// one.
+func stateOf(t *testing.T, pid int, want byte) byte {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("process %d: %d threads, %v", pid, len(threads), err)
 	}
-	_, rest, _ := strings.Cut(string(b), ") ")
-	return rest[0]
+	for _, thread := range threads {
+		b, err := os.ReadFile(thread)
+		if _, rest, _ := strings.Cut(string(b), ") "); err == nil && rest[0] != want { // else it has ended
+			return rest[0]
+		}
+	}
+	return want
 }
 
-// awaitState waits until a process is in a state.
+// awaitState waits until all threads of a process are in a state: when the first one is stopped, others can still be about
+// to map memory.
 func awaitState(t *testing.T, pid int, state byte) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); stateOf(t, pid) != state; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); stateOf(t, pid, state) != state; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("process %d is in state %c, not %c", pid, stateOf(t, pid), state)
+			t.Fatalf("process %d is in state %c, not %c", pid, stateOf(t, pid, state), state)
 		}
 	}
 }
@@ -138,9 +145,7 @@ func TestAttachStopped(t *testing.T) {
 			if calls := attach(t, pid, fentry.Options{Dir: dir}, 20*time.Millisecond); calls["sum"] != 0 {
 				t.Errorf("%d calls of a process that is stopped", calls["sum"])
 			}
-			if s := stateOf(t, pid); s != 'T' {
-				t.Errorf("it was stopped, and is in state %c", s)
-			}
+			awaitState(t, pid, 'T') // as it was
 		}
 		if maps, fds, _ := state(t, pid); maps != before || fds != files {
 			t.Errorf("it has changed: %d descriptors, %d before\n%s\n%s", fds, files, before, maps)

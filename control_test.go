@@ -76,7 +76,11 @@ func startControlled(t *testing.T, attached bool, o fentry.Options, flags ...str
 	if attached {
 		run(func() (*fentry.Result, error) { return fentry.Attach(context.Background(), []int{c.pid}, o) })
 	}
-	<-ready
+	select {
+	case <-ready:
+	case res := <-c.ended:
+		t.Fatalf("the recorder has ended: %+v", res)
+	}
 	return c
 }
 
