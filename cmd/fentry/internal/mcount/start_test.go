@@ -1,9 +1,11 @@
 package mcount
 
 import (
+	"debug/buildinfo"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -51,6 +53,15 @@ func TestStart(t *testing.T) {
 	fentry := filepath.Join(dir, "fentry")
 	if out, err := exec.Command("go", "build", "-o", fentry, "../..").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	info, err := buildinfo.ReadFile(fentry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool {
+		return s.Key == "DefaultGODEBUG" && strings.Contains(s.Value, "updatemaxprocs=0")
+	}) {
+		t.Error("the runtime starts a thread that looks for a change of GOMAXPROCS: go:debug is gone from main.go")
 	}
 	// An object without profiling calls: nothing is to be done.
 	b, err := os.ReadFile("../../../../stub/amd64.o")
