@@ -80,11 +80,14 @@ static struct backtraces *backtraces_of(struct control *c)
 static u32 words_needed(struct backtraces *b)
 {
 	u32 words = 3 + b->n + 2 * (b->n / RUN + 1), i;
-	for (u32 k = 0, before = -1U; k < b->n; k++) {
-		const struct loaded *l = loaded_at(lookup(b->pcs[k]), &i);
-		if (l && i != before)
+	const struct loaded *l = 0;
+	for (u32 k = 0; k < b->n; k++) {
+		u64 pc = lookup(b->pcs[k]);
+		if (l && pc - l->lo < l->hi - l->lo)
+			continue;
+		l = loaded_at(pc, &i);
+		if (l)
 			words += 1 + map_words(file_of(l));
-		before = l ? i : -1U;
 	}
 	return b->words = words;
 }

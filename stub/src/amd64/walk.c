@@ -273,7 +273,7 @@ static u64 mixed(const struct slot *s) { return s->code ^ s->u.word[0] ^ s->u.wo
 static u64 code_before(u64 pc)
 {
 	u64 w;
-	memcpy(&w, (const void *)(pc - 8), 8);
+	__builtin_memcpy(&w, (const void *)(pc - 8), 8); /* one load, and no call */
 	return w;
 }
 
@@ -337,30 +337,40 @@ static struct rule find_rule(u64 at)
 	return rule;
 }
 
-/* rule_at finds the rule for a frame. What was not found is not looked for again until something is loaded. */
-static struct rule rule_at(u64 pc, int exact)
+/* keep_rule finds the rule for a frame, at an address in its instruction, and keeps it. What was not found is not looked for
+   again until something is loaded. */
+static __attribute__((noinline)) void keep_rule(struct slot *kept, u64 pc, u64 at, struct rule *out)
 {
-	struct slot *all = load(&slots), s, *kept;
-	u64 at = exact ? pc : pc - 1;
-	if (!all) {
-		all = map_private(SLOTS * sizeof *all);
-		if (!all)
-			return ending(FT_END_NO_TABLE);
-		if (!cas(&slots, (struct slot *)0, all)) {
-			sys(SYS_munmap, all, SLOTS * sizeof *all, 0, 0, 0, 0);
-			all = load(&slots);
-		}
-	}
-	kept = &all[(at ^ at >> 12) % SLOTS];
-	s = *kept;
-	if ((s.key ^ mixed(&s)) == at && s.code == (s.u.rule.nowhere ? load(&nloaded) : code_before(pc)))
-		return s.u.rule;
+	struct slot s;
 	memset(&s, 0, sizeof s);
-	s.u.rule = find_rule(at);
+	*out = s.u.rule = find_rule(at);
 	s.code = s.u.rule.nowhere ? load(&nloaded) : code_before(pc);
 	s.key = at ^ mixed(&s);
 	*kept = s;
-	return s.u.rule;
+}
+
+/* rule_at gets the rule for a frame. */
+static inline void rule_at(struct slot *all, u64 pc, int exact, struct rule *out)
+{
+	u64 at = exact ? pc : pc - 1;
+	struct slot *kept = &all[(at ^ at >> 12) % SLOTS], s = *kept;
+	*out = s.u.rule;
+	if ((s.key ^ mixed(&s)) != at || s.code != (out->nowhere ? load(&nloaded) : code_before(pc)))
+		keep_rule(kept, pc, at, out);
+}
+
+/* all_slots is the table of rules; 0: there is no memory for it. */
+static struct slot *all_slots(void)
+{
+	struct slot *all = load(&slots);
+	if (all)
+		return all;
+	all = map_private(SLOTS * sizeof *all);
+	if (all && !cas(&slots, (struct slot *)0, all)) {
+		sys(SYS_munmap, all, SLOTS * sizeof *all, 0, 0, 0, 0);
+		all = load(&slots);
+	}
+	return all;
 }
 
 /* ---- the walk ---- */
@@ -403,7 +413,7 @@ static int interrupted(struct registers *r, u64 hi)
 }
 
 /* up goes on to the caller's frame, by a rule. It returns why it cannot, MORE if it has. */
-static u32 up(struct ranges *known, struct registers *r, struct rule rule)
+static inline u32 up(struct ranges *known, struct registers *r, struct rule rule)
 {
 	struct function f;
 	u64 cfa, hi;
@@ -454,19 +464,22 @@ static u32 up(struct ranges *known, struct registers *r, struct rule rule)
    ends. It returns how many there are. */
 hidden u32 walk(struct ranges *known, struct registers r, u64 *pcs, u32 most, u32 *end)
 {
-	u32 n = 0;
+	u32 n = 0, why = MORE;
 	struct function f;
+	struct slot *all = all_slots();
 	if (image_returns_to(r.pc, &f))
 		r.pc = *shadow_ret(r.sp - 8);
-	*end = MORE;
-	while (*end == MORE && r.pc) {
+	while (why == MORE && r.pc) {
 		if (n == most) {
-			*end = FT_END_DEPTH;
+			why = FT_END_DEPTH;
 			break;
 		}
-		struct rule rule = rule_at(r.pc, r.exact);
+		struct rule rule = ending(FT_END_NO_TABLE);
+		if (all)
+			rule_at(all, r.pc, r.exact, &rule);
 		pcs[n++] = rule.moved ? MOVED_CODE | rule.moved : r.exact ? FT_EXACT_PC | r.pc : r.pc;
-		*end = up(known, &r, rule);
+		why = up(known, &r, rule);
 	}
+	*end = why;
 	return n;
 }
