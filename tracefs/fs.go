@@ -28,7 +28,7 @@ type FS struct {
 	events      *events
 	syscalls    Syscaller        // nil: there are no events
 	sysOn       bool             // system calls are recorded
-	scanned     map[taskID]int64 // by task, the time of the last event that was looked at for probes
+	scanned     map[taskID]place // by task, how far the look for probes has come
 	scannedFrom uint64           // counter: what is older was not
 	// scannedUntil is a counter before which nothing is to be looked at any more.
 	scannedUntil uint64
@@ -48,7 +48,7 @@ var clocks = []string{"mono", clockLocal}
 func newFS(t Target) (*FS, error) {
 	fs := &FS{
 		target: t, functions: &functions{all: t.Functions()}, images: make(map[trace.ImageID]bool), below: make(map[string]*instance),
-		cpus: make(map[taskID]int), comms: make(map[int]string), scanned: make(map[taskID]int64), stop: make(chan struct{}),
+		cpus: make(map[taskID]int), comms: make(map[int]string), scanned: make(map[taskID]place), stop: make(chan struct{}),
 	}
 	fs.events = noEvents
 	if s, ok := t.(Syscaller); ok {

@@ -18,7 +18,7 @@ type instance struct {
 	name    string // "": the top one
 	epochs  epochs
 	cleared uint64           // counter: what is older is not shown
-	seen    map[taskID]int64 // by task, the time of the last event that trace_pipe has shown
+	seen    map[taskID]place // by task, how far trace_pipe has come
 	marks   []mark
 	probes  []*probe
 	stackAt map[stackKey]bool // calls at which stacks were asked for
@@ -63,7 +63,7 @@ const mostMarks = 10_000
 const mostMark = 1024
 
 func (fs *FS) newInstance(name string) *instance {
-	in := &instance{fs: fs, name: name, seen: make(map[taskID]int64), stackAt: make(map[stackKey]bool), clock: clocks[0]}
+	in := &instance{fs: fs, name: name, seen: make(map[taskID]place), stackAt: make(map[stackKey]bool), clock: clocks[0]}
 	in.cleared = fs.target.Now()
 	in.epochs.add(in.cleared, newSettings())
 	return in

@@ -194,16 +194,21 @@ func (fs *FS) scanTrace(t *trace.Trace, with []*instance) error {
 	}
 	from, of := t.Clock.Time(fs.scannedFrom), fs.functions.lookup(t)
 	changed := false
+	readers := newReaders(fs.scanned)
+	defer readers.end()
 	err := t.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+		if !counts(ev) {
+			return nil
+		}
+		r := readers.task(ev.Task)
+		if !r.next(ev) {
+			return nil
+		}
+		r.take()
 		happens := ev.Func.Image == trace.SyscallImage
-		if ev.Kind != trace.Entry && !happens || !counts(ev) || ev.Time <= from {
+		if ev.Kind != trace.Entry && !happens || ev.Time <= from {
 			return nil
 		}
-		id := idOf(ev.Task)
-		if last, ok := fs.scanned[id]; ok && ev.Time <= last {
-			return nil
-		}
-		fs.scanned[id] = ev.Time
 		if happens {
 			for _, e := range fs.events.of(ev) {
 				for i, in := range with {

@@ -28,6 +28,7 @@ type view struct {
 	marks   []mark
 	mark    int
 	stacks  map[stackID]*stack
+	readers readers
 	shown   int
 	last    int64
 	emit    func(ev *trace.Event, text string) error // text: of an event that is no call; "": it is one
@@ -57,7 +58,8 @@ var errEnough = errors.New("enough")
 
 // walk passes what is to be shown to emit, in the order of time.
 func (v *view) walk(emit func(ev *trace.Event, text string) error) error {
-	v.emit, v.stacks = emit, make(map[stackID]*stack)
+	v.emit, v.stacks, v.readers = emit, make(map[stackID]*stack), newReaders(v.in.seen)
+	defer v.readers.end()
 	v.of = v.in.fs.functions.lookup(v.t)
 	v.from = v.t.Clock.Time(v.in.cleared)
 	v.begin()
@@ -161,11 +163,11 @@ func (v *view) event(ev *trace.Event) error {
 	if err := v.marksUntil(ev.Time); err != nil {
 		return err
 	}
-	id := idOf(ev.Task)
-	seen, ok := v.in.seen[id]
-	old := ev.Time <= v.from || ok && ev.Time <= seen
-	show, at := v.judge(ev), ev.Time
-	if old || v.cpu >= 0 && v.in.fs.cpu(ev.Task) != v.cpu {
+	r := v.readers.task(ev.Task)
+	before := r.at
+	isNew := r.next(ev) && ev.Time > v.from
+	show := v.judge(ev)
+	if !isNew || v.cpu >= 0 && v.in.fs.cpu(ev.Task) != v.cpu {
 		return nil
 	}
 	if ev.Func.Image == trace.SyscallImage {
@@ -175,18 +177,22 @@ func (v *view) event(ev *trace.Event) error {
 	} else if show && v.skip[ev.Task] > 0 {
 		v.skip[ev.Task]--
 	} else if show {
-		if err := v.call(ev, id); err != nil {
+		// A leaf call that had not ended when its entry was read ends like any other.
+		if ev.Kind != trace.Entry && r.read(before) && !r.begin.leaf {
+			ev.Flags &^= trace.FlagLeaf
+		}
+		if err := v.show(ev, ""); err != nil {
 			return err
 		}
 	}
 	begins := ev.Kind == trace.Entry || ev.Func.Image == trace.SyscallImage
-	if begins && len(v.in.stackAt) > 0 && v.in.stackAt[stackKey{id, at}] {
+	if begins && len(v.in.stackAt) > 0 && v.in.stackAt[stackKey{r.id, ev.Time}] {
 		if err := v.backtrace(ev); err != nil {
 			return err
 		}
 	}
 	if v.consume {
-		v.in.seen[id] = at
+		r.take()
 	}
 	return nil
 }
@@ -208,15 +214,6 @@ func (v *view) backtrace(ev *trace.Event) error {
 		Kind: trace.Stacktrace, Time: ev.Time, Task: ev.Task, Comm: ev.Comm, Func: ev.Func, Stack: ev.Stack, Backtrace: stack,
 	}
 	return v.show(&back, "")
-}
-
-// call shows an event of a call.
-func (v *view) call(ev *trace.Event, id taskID) error {
-	seen, ok := v.in.seen[id]
-	if ev.Kind != trace.Entry && ev.Flags&trace.FlagLeaf != 0 && ok && ev.Time-ev.Dur <= seen {
-		ev.Flags &^= trace.FlagLeaf // its entry was shown before it had ended
-	}
-	return v.show(ev, "")
 }
 
 // judge tells whether an event is one to be shown, and sets its depth to the number of calls around it that are.
