@@ -133,6 +133,21 @@ func (f *Filter) namesCalls() bool {
 	return false
 }
 
+// LeaveOutCalls has the filter leave out calls into libraries, unless a pattern that includes functions is for them: they
+// are looked for because something else names them. It is called before the filter is used.
+func (f *Filter) LeaveOutCalls() error {
+	if f.namesCalls() {
+		return nil
+	}
+	const all = "*" + symbol.CallSuffix
+	if err := f.exclude.addOne(all, all, 0); err != nil {
+		return err
+	}
+	f.exclude.bare = nil
+	f.exclude.rules[len(f.exclude.rules)-1].hit.Store(true) // nobody has given it, so nobody wants to know
+	return nil
+}
+
 // Own is the pattern of a Go program's own functions, see [Site.Own].
 const Own = "own"
 

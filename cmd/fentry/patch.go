@@ -132,11 +132,12 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 	if err := t.checkSyscalls(cmd, &o); err != nil {
 		return o, err
 	}
-	t.stackCalls()
-	if len(t.filter)+len(t.notrace) > 0 && !o.NoFunctions {
-		if o.Select, err = record.NewFilter(t.filter, t.notrace); err != nil {
-			return o, usagef(cmd, "%v", err)
-		}
+	selected, err := t.selects()
+	if err != nil {
+		return o, usagef(cmd, "%v", err)
+	}
+	if !o.NoFunctions {
+		o.Select = selected
 	}
 	if len(t.graph) > 0 {
 		if o.Roots, err = record.NewFilter(t.graph, nil); err != nil {

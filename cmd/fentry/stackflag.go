@@ -39,11 +39,19 @@ func addStacks(cmd *cobra.Command, to *patch.Actions, patterns []string) (*patch
 	return to, nil
 }
 
-// stackCalls has calls of libraries' functions found if --stack names some.
-func (t *traceFlags) stackCalls() {
-	t.libcalls = t.libcalls || slices.ContainsFunc(t.stacks, func(p string) bool {
-		return strings.HasSuffix(p, symbol.CallSuffix)
-	})
+// selects returns which functions are recorded; nil: all. For --stack, calls of libraries' functions are looked for as
+// with --libcalls, but those that it does not name are not recorded for that.
+func (t *traceFlags) selects() (*record.Filter, error) {
+	quiet := !t.libcalls && slices.ContainsFunc(t.stacks, func(p string) bool { return strings.HasSuffix(p, symbol.CallSuffix) })
+	t.libcalls = t.libcalls || quiet
+	if len(t.filter)+len(t.notrace) == 0 && !quiet {
+		return nil, nil
+	}
+	f, err := record.NewFilter(t.filter, t.notrace)
+	if err == nil && quiet {
+		err = f.LeaveOutCalls()
+	}
+	return f, err
 }
 
 // leastEvery bounds how often stacks are taken.
