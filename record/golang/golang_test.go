@@ -1,6 +1,7 @@
 package golang
 
 import (
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -249,6 +250,138 @@ func TestDescribed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// made are structures as those of a version.
+func made(v Version) map[string]layout {
+	at := map[string]uint32{"goid": v.GoID, "parentGoid": v.Parent, "gopc": v.Parent + 8, "startpc": v.Parent + 24, "curg": v.CurG,
+		"rodata": v.Rodata, "gofunc": v.Rodata + 8, "bad": v.Bad, "next": v.Next}
+	out := map[string]layout{}
+	for name, fields := range layouts {
+		l := layout{size: 0x400, fields: map[string]int64{}}
+		for field, want := range fields {
+			if l.fields[field] = want; want == anywhere {
+				l.fields[field] = int64(at[field])
+			}
+		}
+		out[name] = l
+	}
+	for name, size := range map[string]int64{"runtime.moduledata": int64(v.Size), "runtime.pcHeader": 0x48} {
+		out[name] = layout{size, out[name].fields}
+	}
+	return out
+}
+
+// checkVersion fails for a version whose offsets are outside of its structures.
+func checkVersion(t *testing.T, v Version, found map[string]layout) {
+	t.Helper()
+	g, m := found["runtime.g"].size, found["runtime.m"].size
+	if v.Size < 0xc0 || v.Size > 1<<12 || v.Rodata < 0xc0 || v.Rodata+16 > v.Size || v.Bad < 0xc0 || v.Bad >= v.Size ||
+		v.Next < 0xc0 || v.Next+8 > v.Size || int64(v.GoID)+8 > g || int64(v.Parent)+32 > g || int64(v.CurG)+8 > m {
+		t.Errorf("%+v of %v", v, found)
+	}
+}
+
+// TestLayouts: structures with fields outside of them are refused.
+func TestLayouts(t *testing.T) {
+	const md, size = "runtime.moduledata", ""
+	for _, c := range []struct {
+		name, field string
+		at          int64
+		ok          bool
+	}{
+		{md, "bad", 0x24f, true},
+		{md, "bad", 0x250, false},
+		{md, "bad", 0x3fff, false},
+		{md, "bad", -1, false},
+		{md, "bad", 0xb8, false},
+		{md, "next", 0x248, true},
+		{md, "next", 0x249, false},
+		{md, "next", 1<<63 - 1, false},
+		{md, "rodata", 0x1ff8, false},
+		{md, "rodata", 0x248, false},
+		{md, "rodata", 0xb8, false},
+		{md, size, 0x1000, true},
+		{md, size, 0x1001, false},
+		{md, size, 0xb8, false},
+		{md, size, -1 << 63, false},
+		{"runtime.g", size, 0x118 + 32, true},
+		{"runtime.g", size, 0x118 + 31, false},
+		{"runtime.g", "goid", 0x3f9, false},
+		{"runtime.m", "curg", 0x3f8, true},
+		{"runtime.m", "curg", 0x3f9, false},
+		{"runtime.m", "curg", -8, false},
+		{"runtime._func", size, 4, false},
+	} {
+		found := made(versions[26])
+		l := found[c.name]
+		switch {
+		case c.field == size:
+			l.size = c.at
+		case c.field == "rodata":
+			l.fields["gofunc"] = c.at + 8
+			fallthrough
+		default:
+			l.fields[c.field] = c.at
+		}
+		found[c.name] = l
+		v, err := versionIn(found)
+		if err == nil {
+			checkVersion(t, v, found)
+		}
+		if (err == nil) != c.ok {
+			t.Errorf("%s.%s at %#x: %v", c.name, c.field, c.at, err)
+		}
+	}
+}
+
+// TestCheckSizes: debug information that becomes too large is not read.
+func TestCheckSizes(t *testing.T) {
+	section := func(name string, size, file uint64) *elf.Section {
+		return &elf.Section{SectionHeader: elf.SectionHeader{Name: name, Size: size, FileSize: file}}
+	}
+	const image = 1 << 30
+	for _, c := range []struct {
+		ok       bool
+		sections []*elf.Section
+	}{
+		{true, []*elf.Section{section(".debug_info", 1<<20, 1<<18), section(".text", 1<<40, 1<<40)}},
+		{false, []*elf.Section{section(".zdebug_info", 1<<10, 1<<10)}},
+		{false, []*elf.Section{section(".debug_info", 1<<20, 1<<10)}},
+		{false, []*elf.Section{section(".debug_info", 1<<40, 1<<40)}},
+		{true, []*elf.Section{section(".debug_info", 1<<29, 1<<28), section(".debug_line", 1<<29, 1<<28)}},
+		{false, []*elf.Section{section(".debug_info", 1<<29, 1<<28), section(".debug_line", 1<<29, 1<<28), section(".debug_str", 1, 1)}},
+		{false, []*elf.Section{section(".debug_info", 1, 1), section(".debug_str", 1<<64-1, 1<<64-1)}},
+	} {
+		if err := checkSizes(&elf.File{Sections: c.sections}, image); (err == nil) != c.ok {
+			t.Errorf("%v: %v", c.sections[len(c.sections)-1].SectionHeader, err)
+		}
+	}
+}
+
+// FuzzLayouts has structures of which some fields are elsewhere.
+func FuzzLayouts(f *testing.F) {
+	f.Add(uint8(1), uint8(2), int64(0x1ff8), int64(0x2000), int64(0x250))
+	f.Add(uint8(0), uint8(0), int64(0x3fff), int64(-1), int64(-1<<63))
+	var fields [][2]string
+	for name, l := range layouts {
+		for field, want := range l {
+			if want == anywhere {
+				fields = append(fields, [2]string{name, field})
+			}
+		}
+	}
+	slices.SortFunc(fields, func(a, b [2]string) int { return cmp.Compare(a[0]+a[1], b[0]+b[1]) })
+	f.Fuzz(func(t *testing.T, first, second uint8, at, other, size int64) {
+		found := made(versions[26])
+		a, b := fields[int(first)%len(fields)], fields[int(second)%len(fields)]
+		found[a[0]].fields[a[1]] = at
+		found[b[0]].fields[b[1]] = other
+		found[a[0]] = layout{size, found[a[0]].fields}
+		if v, err := versionIn(found); err == nil {
+			checkVersion(t, v, found)
+		}
+	})
 }
 
 // FuzzRead reads an image of which some bytes of pclntab are others: an error, or other functions, but nothing worse.

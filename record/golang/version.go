@@ -145,30 +145,48 @@ func describe(f *elfio.File) (v Version, err error) {
 	if err != nil {
 		return v, err
 	}
+	return versionIn(found)
+}
+
+// versionIn returns the version whose runtime has some structures. Nothing in them is trusted: their offsets are read and
+// written at.
+func versionIn(found map[string]layout) (v Version, err error) {
 	for name, fields := range layouts {
 		l, ok := found[name]
 		if !ok {
 			return v, fmt.Errorf("no %s", name)
 		}
 		for field, want := range fields {
-			if at, ok := l.fields[field]; !ok || want != anywhere && at != want {
+			at, ok := l.fields[field]
+			if !ok || want != anywhere && at != want || at < 0 || l.size < 0 || at > l.size-width(name, field) {
 				return v, fmt.Errorf("%s.%s is not where it was", name, field)
 			}
 		}
 	}
 	g, md, header := found["runtime.g"].fields, found["runtime.moduledata"], found["runtime.pcHeader"]
+	const most = 1 << 12 // of a structure, in bytes
+	if md.fields["gofunc"] != md.fields["rodata"]+8 || g["gopc"] != g["parentGoid"]+8 || g["startpc"] != g["parentGoid"]+24 ||
+		min(md.fields["rodata"], md.fields["bad"], md.fields["next"]) < mdEText+8 || header.size != 0x48 ||
+		max(md.size, g["goid"], g["parentGoid"], found["runtime.m"].fields["curg"]) > most {
+		return v, errors.New("its structures have another form")
+	}
 	_, checked := header.fields["textStart"]
-	v = Version{
+	return Version{
 		GoID: uint32(g["goid"]), Parent: uint32(g["parentGoid"]), CurG: uint32(found["runtime.m"].fields["curg"]),
 		Size: uint32(md.size), Rodata: uint32(md.fields["rodata"]), Bad: uint32(md.fields["bad"]), Next: uint32(md.fields["next"]),
 		Header: checked,
+	}, nil
+}
+
+// width is how many bytes a field has, at least.
+func width(structure, field string) int64 {
+	switch {
+	case field == "bad":
+		return 1
+	case structure == "runtime.moduledata", structure == "runtime.g", structure == "runtime.m":
+		return 8
 	}
-	const most = 1 << 12 // of a structure, in bytes
-	if md.fields["gofunc"] != int64(v.Rodata)+8 || g["gopc"] != int64(v.Parent)+8 || g["startpc"] != int64(v.Parent)+24 ||
-		md.size > most || header.size != 0x48 || max(v.GoID, v.Parent, v.CurG) > most || int64(v.Next)+8 > md.size {
-		return v, errors.New("its structures have another form")
-	}
-	return v, nil
+	return 1
 }
 
 // readLayouts reads the structures that are needed from the debug information of the runtime's compilation unit.
@@ -177,11 +195,8 @@ func readLayouts(f *elfio.File) (map[string]layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	const mostExpanded = 64 // bytes that one of a compressed section becomes
-	for _, s := range image.Sections {
-		if strings.HasPrefix(s.Name, ".debug_") && s.Size > mostExpanded*min(s.FileSize, uint64(len(f.Raw())))+1<<12 {
-			return nil, fmt.Errorf("%s: %d bytes in %d", s.Name, s.Size, s.FileSize)
-		}
+	if err := checkSizes(image, uint64(len(f.Raw()))); err != nil {
+		return nil, err
 	}
 	d, err := image.DWARF()
 	if err != nil {
@@ -214,6 +229,30 @@ func readLayouts(f *elfio.File) (map[string]layout, error) {
 		r.SkipChildren()
 	}
 	return found, nil
+}
+
+// checkSizes returns an error if an image's debug information is much larger than the image, of a size in bytes, can have
+// compressed.
+func checkSizes(image *elf.File, size uint64) error {
+	const (
+		mostExpanded = 64 // bytes that one of a compressed section becomes
+		mostAll      = 1 << 30
+	)
+	left := uint64(mostAll)
+	for _, s := range image.Sections {
+		switch {
+		case strings.HasPrefix(s.Name, ".zdebug_"): // of old versions, which are not read: its size is inside
+			return fmt.Errorf("%s: compressed in an old way", s.Name)
+		case !strings.HasPrefix(s.Name, ".debug_"):
+		case s.Size > mostExpanded*min(s.FileSize, size)+1<<12:
+			return fmt.Errorf("%s: %d bytes in %d", s.Name, s.Size, s.FileSize)
+		case s.Size > left:
+			return fmt.Errorf("%s: more than %d bytes with those before it", s.Name, uint64(mostAll))
+		default:
+			left -= s.Size
+		}
+	}
+	return nil
 }
 
 // waitReasonsOf reads the runtime's own names of what goroutines wait for. Nil: they are not found.
