@@ -143,7 +143,9 @@ func (s *shower) members(t *Type, b []byte, depth int) {
 		}
 		switch {
 		case f.Bits != 0:
-			s.bitField(f, b)
+			if !s.bitField(f, b) {
+				s.unknown()
+			}
 		case f.Offset < 0 || f.Offset > len(b):
 			s.unknown()
 		default:
@@ -173,19 +175,18 @@ func (s *shower) comma() {
 	}
 }
 
-// bitField appends a member that has only some bits.
-func (s *shower) bitField(f *Field, b []byte) {
+// bitField appends a member that has only some bits. ok is false if what the struct is does not have them.
+func (s *shower) bitField(f *Field, b []byte) (ok bool) {
 	w, ok := f.extract(b)
-	if !ok {
-		s.unknown()
-		return
+	if ok {
+		s.value(f.Type, w, 1)
 	}
-	s.value(f.Type, w, 1)
+	return ok
 }
 
 // extract makes a whole value, of up to 8 bytes, of a bit field of what b is.
 func (f *Field) extract(b []byte) (value []byte, ok bool) {
-	if f.Bit < 0 || f.Bits < 1 || f.Bits > 64 || (f.Bit+f.Bits+7)/8 > len(b) || f.Type == nil {
+	if f.Bit < 0 || f.Bits < 1 || f.Bits > 64 || f.Bit > 8*len(b)-f.Bits || f.Type == nil {
 		return nil, false
 	}
 	var v uint64

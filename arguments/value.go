@@ -217,7 +217,9 @@ func (s *shower) show(v *Value, words []uint64) {
 		case v.More:
 			s.more(b)
 		case v.Bits != 0:
-			s.bitField(v.bitField(), b)
+			if !s.bitField(v.bitField(), b) {
+				s.unknown()
+			}
 		default:
 			s.value(v.Type, b, 0)
 		}
@@ -229,9 +231,7 @@ func (s *shower) show(v *Value, words []uint64) {
 	}
 	address := binary.LittleEndian.Uint64(b)
 	if v.Bits != 0 {
-		if r := s.m.at(address); r != nil && 8*len(r.Bytes) >= v.Bit+v.Bits {
-			s.bitField(v.bitField(), r.Bytes)
-		} else {
+		if r := s.m.at(address); r == nil || !s.bitField(v.bitField(), r.Bytes) {
 			s.unreadable(address)
 		}
 		return

@@ -3,6 +3,7 @@ package arguments
 import (
 	"encoding/json"
 	"math"
+	"math/big"
 	"testing"
 	"unicode/utf8"
 
@@ -91,6 +92,66 @@ func unquoted(t *testing.T, s string) string {
 	}
 	b, _ := json.Marshal(v)
 	return string(b)
+}
+
+// FuzzBits: bits that a bit field has are those of what it is in; of one that is not inside of that nothing is known.
+func FuzzBits(f *testing.F) {
+	f.Add(3, 5, []byte{0xff, 1})
+	f.Add(0, 64, []byte("12345678"))
+	f.Add(10, 6, []byte("12"))
+	f.Add(11, 6, []byte("12"))
+	f.Add(math.MaxInt, 1, []byte("12345678"))
+	f.Add(math.MaxInt-62, 64, []byte("12345678"))
+	f.Add(1, math.MaxInt, []byte("12345678"))
+	f.Add(-1, 2, []byte("12345678"))
+	f.Add(1, -1, []byte("12345678"))
+	f.Fuzz(func(t *testing.T, bit, bits int, b []byte) {
+		if bits == 0 {
+			return // no bit field
+		}
+		number := &Type{Kind: Uint, Size: 8}
+		want := func(size int) string {
+			n := new(big.Int)
+			for at := 0; at < size; at++ {
+				n.Or(n, new(big.Int).Lsh(big.NewInt(int64(b[at])), uint(8*at)))
+			}
+			if bit < 0 || bits < 0 || bits > 64 || bit > 8*size || bit+bits > 8*size {
+				return "null"
+			}
+			mask := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), uint(bits)), big.NewInt(1))
+			return n.And(n.Rsh(n, uint(bit)), mask).String()
+		}
+		check := func(v Value, words []uint64, m Memory, want string) {
+			if got := string(v.AppendJSON(nil, words, m)); got != want {
+				t.Errorf("%+v: %s, want %s", v, got, want)
+			}
+			cond, err := ParseCondition("n>=0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.Name = "n"
+			if holds := cond.Holds(&Capture{Params: []Value{v}}, words, m); holds != (want != "null" && want[0] != '"') {
+				t.Errorf("%+v >= 0: %v", v, holds)
+			}
+		}
+		outside := func(text, otherwise string) string {
+			if text == "null" {
+				return otherwise
+			}
+			return text
+		}
+		m := Memory{{Address: 0x1000, Bytes: b}}
+		check(Value{Type: number, Words: 1, Indirect: true, Bit: bit, Bits: bits}, []uint64{0x1000}, m, outside(want(len(b)), `"<0x1000>"`))
+		if len(b) < 8 {
+			return
+		}
+		word, _ := unsigned(b, 8)
+		check(Value{Type: number, Words: 1, Bit: bit, Bits: bits}, []uint64{word}, nil, want(8))
+		s := Value{Words: 1, Type: &Type{Kind: Struct, Size: 8, Fields: []Field{{Name: "f", Type: number, Bit: bit, Bits: bits}}}}
+		if got, want := string(s.AppendJSON(nil, []uint64{word}, nil)), `{"f":`+want(8)+"}"; got != want {
+			t.Errorf("%+v: %s, want %s", s.Type.Fields, got, want)
+		}
+	})
 }
 
 // FuzzCapture: whatever a trace says was captured, and how it is to be shown, each value is a line of safe text, and
