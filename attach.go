@@ -40,6 +40,9 @@ func (o *Options) attachable() error {
 // Options that only started programs can have are an error that wraps ErrAttach. So are system calls of processes that can
 // cancel threads. An error means that no process was
 // recorded, and that none was changed. Later errors are in the result.
+//
+// Nothing else in this program may wait for a process that it attaches to, such as exec.Cmd.Wait: the kernel tells of
+// stops of the process whoever of the program's threads waits first.
 func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	if len(pids) == 0 {
 		return nil, errors.New("no process to attach to")

@@ -38,9 +38,16 @@ func startControlled(t *testing.T, attached bool, o fentry.Options, flags ...str
 	program := buildFile(t, "testdata/control.c", flags...)
 	c := &controlled{t: t, dir: filepath.Join(t.TempDir(), "fentry.data"), ended: make(chan *fentry.Result, 1)}
 	cmd := exec.Command(program)
-	in, w := io.Pipe()
-	r, out := io.Pipe()
+	in, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd.Stdin, cmd.Stdout, c.in, c.out = in, out, w, bufio.NewScanner(r)
+	t.Cleanup(func() { r.Close() })
 	o.Dir, o.Logf, o.Overhead = c.dir, t.Logf, -1
 	ready := make(chan struct{})
 	o.Live = func(*fentry.Live) { close(ready) }
@@ -53,19 +60,20 @@ func startControlled(t *testing.T, attached bool, o fentry.Options, flags ...str
 			c.ended <- res
 		}()
 	}
-	cmd.WaitDelay = time.Minute // for the end of what it reads, if it crashes
 	if attached {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { cmd.Process.Kill() })
-		go func() {
-			cmd.Wait()
-			out.Close()
-		}()
+		in.Close()
+		out.Close()
+		t.Cleanup(func() {
+			cmd.Process.Kill()
+			cmd.Wait() // not before: who waits takes the stops of a process that is traced
+		})
 	} else {
 		run(func() (*fentry.Result, error) {
 			defer out.Close()
+			defer in.Close()
 			return fentry.Run(context.Background(), cmd, o)
 		})
 	}
