@@ -104,15 +104,20 @@ func TestControlForged(t *testing.T) {
 	}
 	const meeting = 0x1f0000
 	state := word(word(meeting + format.MeetingOImages))
-	for name, forged := range map[string]struct{ at, value uint64 }{
-		"functions": {state + format.StateOSites, 1 << 26},
-		"actions":   {state + format.StateOActionsCount, 1<<32 - 1},
-		"function":  {word(state + format.StateOActions), 1<<32 - 1},
-		"next":      {state + format.StateONext, state},
+	field := func(o uint64) func() uint64 { return func() uint64 { return state + o } }
+	for name, forged := range map[string]struct {
+		at    func() uint64
+		value uint64
+	}{
+		"functions": {field(format.StateOSites), 1 << 26},
+		"actions":   {field(format.StateOActionsCount), 1<<32 - 1},
+		"function":  {func() uint64 { return word(state + format.StateOActions) }, 1<<32 - 1}, // of the table that is there now
+		"next":      {field(format.StateONext), state},
 	} {
-		was := word(forged.at)
+		at := forged.at()
+		was := word(at)
 		forge := func(v uint64) {
-			if _, err := mem.WriteAt(le.AppendUint64(nil, v)[:4], int64(forged.at)); err != nil {
+			if _, err := mem.WriteAt(le.AppendUint64(nil, v)[:4], int64(at)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -24,6 +24,7 @@ var mayStartGoroutines = map[string]string{
 	"tracefs":                          "maps no files; names of functions are copies (Live)",
 	"streams.go":                       "copies the program's streams",
 	"bench/view.go":                    "asks a server and maps no files",
+	"bench/control.go":                 "reads what a program says",
 	"stacks/thread.go":                 "stops a thread and reads its memory, no file",
 	"internal/testbrowser":             "is part of tests",
 	"internal/cost/cost.go":            "is part of tests",
