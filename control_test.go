@@ -416,15 +416,24 @@ func TestControlSyscalls(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer tr.Close()
-			calls := 0
+			// At each change its only thread waits for the next line.
+			calls, open := 0, ""
 			err = tr.Walk(trace.WalkOptions{}, func(e *trace.Event) error {
-				if e.Kind == trace.Entry && e.Func.Image == trace.SyscallImage && tr.Name(e.Func) == "sys_getppid" {
-					calls++
+				switch {
+				case e.Func.Image != trace.SyscallImage:
+				case e.Kind == trace.Entry && open == "":
+					if open = tr.Name(e.Func); open == "sys_getppid" {
+						calls++
+					}
+				case e.Kind == trace.Exit && open == tr.Name(e.Func):
+					open = ""
+				default:
+					t.Errorf("%v of %s in %q", e.Kind, tr.Name(e.Func), open)
 				}
 				return nil
 			})
-			if err != nil || calls != 0x101 {
-				t.Errorf("%#x system calls, want 0x101: %v", calls, err)
+			if err != nil || calls != 0x101 || open != "" {
+				t.Errorf("%#x system calls, want 0x101; %q is open: %v", calls, open, err)
 			}
 		})
 	}

@@ -187,17 +187,16 @@ const MeetingMagic = "FTRYHOME"
 
 // Meeting is the page at MeetingPage, in each process that has a runtime: other images find that there, and so does a
 // recorder that changes what is traced.
-var Meeting = Struct{"meeting", "MEETING", 88, "what is at the address where the images of a process meet", []Field{
+var Meeting = Struct{"meeting", "MEETING", 80, "what is at the address where the images of a process meet", []Field{
 	{"MAGIC", 0, "u64", "", "the bytes " + MeetingMagic + "; 0: the runtime is still starting"},
 	{"VERSION", 8, "u32", "", "of this structure"},
 	{"SIZE", 12, "u32", "bytes", "of this structure"},
 	{"IMAGES", 24, "u64", "", "address of the word that has the address of the newest image's State"},
 	{"ARMED", 32, "u64", "", "address of the u32 that says whether the process is traced, see Armed"},
 	{"SILENT", 40, "u64", "", "address of the u32 that is not 0 if system calls are not traced"},
-	{"SYSCALL", 48, "u64", "", "what the word at STATE_O_WORDS + W_SYSCALL is while they are"},
-	{"REMOTE", 56, "u64", "", "where a thread begins that a recorder has call a routine; 0: it cannot on this machine"},
-	{"CHANGE", 64, "u64", "", "a routine for the recorder: makes a Change"},
-	{"SWITCHED", 80, "u64", "", "address of the u32 that a recorder makes 1 which has switched functions"},
+	{"REMOTE", 48, "u64", "", "where a thread begins that a recorder has call a routine; 0: it cannot on this machine"},
+	{"CHANGE", 56, "u64", "", "a routine for the recorder: makes a Change"},
+	{"SWITCHED", 72, "u64", "", "address of the u32 that a recorder makes 1 which has switched functions"},
 }}
 
 // Armed says whether a process is traced.
@@ -205,6 +204,13 @@ var Armed = []Value{
 	{"OFF", 0, "it is not"},
 	{"ON", 1, "it is"},
 	{"PAUSED", 2, "only functions with actions come to the runtime, which may make it go on"},
+}
+
+// Syscalls are the bits of the u32 at STATE_O_WORDS + W_SYSCALLS: what an image records of system calls. A call whose
+// beginning was recorded has its end recorded, whatever becomes of the others meanwhile.
+var Syscalls = []Value{
+	{"BEGINS", 1, "their beginnings"},
+	{"ENDS", 2, "the ends of those whose beginnings were"},
 }
 
 // State is what a recorder reads of an image: the beginning of the runtime's struct image.

@@ -124,7 +124,6 @@ static void receive(void)
 	h->images = images_list();
 	h->armed = &fentry_armed;
 	h->silent = &fentry_silent;
-	h->syscall = fentry_slow_syscall;
 	if (CHANGES) {
 		h->remote = fentry_remote;
 		h->change = fentry_change;
@@ -167,7 +166,7 @@ hidden void home_begin(u64 *sp)
 	fentry_words.act = fentry_home_act_routine;
 	fentry_words.act_exit = fentry_home_act_exit_routine;
 	fentry_words.word = own_word();
-	images_syscalls(fentry_slow_syscall);
+	fentry_words.syscall = fentry_slow_syscall;
 	if (SETTLES)
 		fentry_words.settle = fentry_slow_settle;
 	if (claim() == (i64)HOME_PAGE) {

@@ -5,7 +5,7 @@
 #include "control.h"
 #include "image.h"
 
-enum { HOME_VERSION = 9, HOME_SIZE = 4096 };
+enum { HOME_VERSION = 10, HOME_SIZE = 4096 };
 
 struct home {
 	u64 magic;
@@ -16,7 +16,6 @@ struct home {
 	/* For a recorder, which changes what is traced. */
 	struct image **images;
 	u32 *armed, *silent;
-	void (*syscall)(struct sysregs *r, int exit);
 	void (*remote)(void);
 	u64 (*change)(const struct change *to);
 	/* How far an image is that has registered, and says so (image.h). */
@@ -30,7 +29,6 @@ at(home, size, MEETING_O_SIZE);
 at(home, images, MEETING_O_IMAGES);
 at(home, armed, MEETING_O_ARMED);
 at(home, silent, MEETING_O_SILENT);
-at(home, syscall, MEETING_O_SYSCALL);
 at(home, remote, MEETING_O_REMOTE);
 at(home, change, MEETING_O_CHANGE);
 at(home, switched, MEETING_O_SWITCHED);

@@ -23,7 +23,6 @@
 
 hidden struct image fentry_own;    /* the image of this runtime */
 static struct image *newest;
-static void (*home_syscall)(struct sysregs *r, int exit);
 static u32 tabled;     /* images that threads have tables of, beside the one at CB_TABLE */
 static u32 executable; /* base of the image that fast paths find blocks for by the control base */
 enum { OFF = ARMED_OFF, ON = ARMED_ON, PAUSED = ARMED_PAUSED };
@@ -100,6 +99,15 @@ static int entered(const struct image *m)
 	return 0;
 }
 
+/* syscalls_recorded is what is recorded of system calls. A thread can wait in one for as long as it likes, and whoever
+   began one comes back by its thunk: ends are recorded until tracing ends. */
+static u32 syscalls_recorded(u32 armed)
+{
+	if (armed == OFF)
+		return 0;
+	return armed == ON && !load(&fentry_silent) ? SYSCALLS_BEGINS | SYSCALLS_ENDS : SYSCALLS_ENDS;
+}
+
 /* set_switches derives bit 0 of all of an image's switches: eight at a time, as there is
    room for whole words. A bit that another thread changes meanwhile is kept. */
 static void set_switches(struct image *m, u32 armed)
@@ -107,7 +115,7 @@ static void set_switches(struct image *m, u32 armed)
 	enum { HARMLESS = SWITCH_SLOW | SWITCH_ACTS };
 	static const u64 ones = 0x0101010101010101, bits = SWITCH_ON * ones;
 	u64 *w = (u64 *)m->switches;
-	store(&m->words->syscall, armed == ON && !load(&fentry_silent) ? home_syscall : 0);
+	store(&m->words->syscalls, syscalls_recorded(armed));
 	for (u32 i = 0; w && i < m->sites; i += 8, w++) {
 		u64 was, now;
 		do {
@@ -254,8 +262,8 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	mark_actions(m);
 	*words = (struct words){
 		fentry_words.blocks, m->thunks, m->size, m->roots, fentry_words.threshold, m, fentry_words.depth, base,
-		fentry_words.enter, fentry_words.exit, fentry_words.record, 0, fentry_words.settle, words->word,
-		fentry_words.act, fentry_words.act_exit, at,
+		fentry_words.enter, fentry_words.exit, fentry_words.record, fentry_words.syscall, fentry_words.settle, words->word,
+		fentry_words.act, fentry_words.act_exit, at, 0,
 	};
 	if (!info->library)
 		store(&executable, base);
@@ -430,9 +438,6 @@ hidden int image_function(u64 addr, struct function *f)
 	images_used();
 	return found;
 }
-
-/* images_syscalls says what the slow path of system calls is. */
-hidden void images_syscalls(void (*slow)(struct sysregs *r, int exit)) { home_syscall = slow; }
 
 hidden int images_armed(void) { return load(&fentry_armed) == ON; }
 

@@ -29,7 +29,7 @@ struct words {
 	u64 word; /* filled in by the image itself */
 	int (*act)(u64 slot, u32 id, struct image *m, struct callregs *r);
 	u64 (*act_exit)(u64 slot, u32 id, struct image *m, struct callregs *r);
-	u32 tables;
+	u32 tables, syscalls;
 };
 
 at(words, blocks, W_BLOCKS);
@@ -49,6 +49,7 @@ at(words, word, W_WORD);
 at(words, act, W_ACT);
 at(words, act_exit, W_ACT_EXIT);
 at(words, tables, W_TABLES);
+at(words, syscalls, W_SYSCALLS);
 _Static_assert(sizeof(struct words) == W_SIZE, "words");
 
 /* How far an image is. Its memory is only certain to be there while it is HERE, and else for the thread that
@@ -136,7 +137,6 @@ hidden int images_arm(int on);
 hidden int images_armed(void);
 hidden int images_paused(void);
 hidden int images_pause(int pause);
-hidden void images_syscalls(void (*slow)(struct sysregs *r, int exit));
 hidden int images_share_base(struct control **t);
 hidden void images_switch_off(u32 id);
 hidden void images_leave(void);

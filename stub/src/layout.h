@@ -37,12 +37,13 @@
 #define W_ENTER            56 /* slow paths, which are the home's: slow.c */
 #define W_EXIT             64
 #define W_RECORD           72
-#define W_SYSCALL          80 /* the same of system calls; 0: they are not traced */
+#define W_SYSCALL          80 /* the same of system calls */
 #define W_SETTLE           88
 #define W_WORD             96 /* arm64: distance from the thread pointer to the executable's word; 0 in others */
 #define W_ACT              104 /* slow paths of functions with actions: act.c */
 #define W_ACT_EXIT         112
 #define W_TABLES           120 /* u32, profile, count: where the thread's tables of the image are in the block */
+#define W_SYSCALLS         124 /* u32: what is recorded of system calls, SYSCALLS_... */
 #define W_SIZE             128
 
 /* struct table: what a thread has counted in an image */

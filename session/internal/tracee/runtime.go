@@ -51,7 +51,7 @@ const (
 	mostImages = 10_000
 	mostSites  = 1 << 24 // of all images: what is allocated grows with them
 	switchStep = 1 << 20 // bytes of switches that are looked at together
-	wSyscall   = 80      // W_SYSCALL of stub/src/layout.h
+	wSyscalls  = 124     // W_SYSCALLS of stub/src/layout.h
 )
 
 // OpenRuntime finds the tracer in a process. The caller must close it.
@@ -99,7 +99,7 @@ func (r *Runtime) find() error {
 }
 
 // homeVersion is HOME_VERSION of stub/src/home.h.
-const homeVersion = 9
+const homeVersion = 10
 
 // next reads the image at an address, and returns where the next one is.
 func (r *Runtime) next(at uint64, err *error) uint64 {
@@ -207,7 +207,7 @@ func (r *Runtime) Switch(to Switching) error {
 	if err := r.setWord32(r.at(format.MeetingOSwitched), 1); err != nil {
 		return err
 	}
-	if err := r.silence(to.Silent, armed == format.ArmedOn); err != nil {
+	if err := r.silence(to.Silent, armed); err != nil {
 		return err
 	}
 	for i := range r.Images {
@@ -231,14 +231,17 @@ func (r *Runtime) Switch(to Switching) error {
 	return nil
 }
 
-// silence leaves system calls out, or records them again.
-func (r *Runtime) silence(silent, armed bool) error {
-	var v uint32
-	var routine uint64
+// silence leaves system calls out, or records them again. Those that are open then end as ever.
+func (r *Runtime) silence(silent bool, armed uint32) error {
+	var v, recorded uint32
 	if silent {
 		v = 1
-	} else if armed {
-		routine = r.at(format.MeetingOSyscall)
+	}
+	if armed != format.ArmedOff {
+		recorded = format.SyscallsEnds
+	}
+	if armed == format.ArmedOn && !silent {
+		recorded |= format.SyscallsBegins
 	}
 	if err := r.setWord32(r.at(format.MeetingOSilent), v); err != nil {
 		return err
@@ -247,7 +250,7 @@ func (r *Runtime) silence(silent, armed bool) error {
 		if !r.same(&r.Images[i]) {
 			continue
 		}
-		if err := r.t.WriteAt(binary.LittleEndian.AppendUint64(nil, routine), r.Images[i].words+wSyscall); err != nil && !r.gone(&r.Images[i]) {
+		if err := r.setWord32(r.Images[i].words+wSyscalls, recorded); err != nil && !r.gone(&r.Images[i]) {
 			return err
 		}
 	}

@@ -82,6 +82,8 @@ HIDDEN(\name)
 	.cfi_startproc
 	.cfi_def_cfa %rsp, 0
 	.cfi_register %rip, %rcx
+	testb	$1 + \exit, fentry_syscalls_on(%rip)	/* SYSCALLS_BEGINS, SYSCALLS_ENDS */
+	jz	20f
 	lea	fentry_slow_syscall(%rip), %r11
 	cmp	%r11, fentry_home_syscall(%rip)
 	jne	20f

@@ -25,14 +25,14 @@
 /* from the way back to where a thunk makes a call that is not recorded, arch/amd64 */
 #define UNRECORDED 14
 
-	.macro BEGIN_SYSCALL name
+	.macro BEGIN_SYSCALL name, recorded
 HIDDEN(\name)
 \name:
 	.cfi_startproc
 	.cfi_def_cfa %rsp, 0
 	.cfi_register %rip, %rcx
-	cmpq	$0, fentry_home_syscall(%rip)
-	je	20f
+	testb	$\recorded, fentry_syscalls_on(%rip)
+	jz	20f
 	lea	-RED_ZONE(%rsp), %rsp
 	.cfi_adjust_cfa_offset RED_ZONE
 	SAVE3			/* 0 way back, 8 rdx, 16 rax */
@@ -136,7 +136,7 @@ HIDDEN(\name)
 	.endm
 
 	.text
-	BEGIN_SYSCALL fentry_syscall_enter
+	BEGIN_SYSCALL fentry_syscall_enter, SYSCALLS_BEGINS
 	cmp	$SYSCALL_NUMBERS - 1, %rax
 	ja	1f
 	lea	fentry_syscalls(%rip), %rcx
@@ -150,7 +150,7 @@ HIDDEN(\name)
 
 	SOME fentry_some_syscall_enter, fentry_syscall_enter
 
-	BEGIN_SYSCALL fentry_syscall_exit
+	BEGIN_SYSCALL fentry_syscall_exit, SYSCALLS_ENDS
 	CHECK_OWNER 8f, 9f
 	SYSCALL_EXIT %gs:
 9:	HASHED_BLOCK 8f

@@ -22,13 +22,14 @@
 /* from the way back to where a copy makes a call that is not recorded, arch/arm64 */
 #define UNRECORDED 24
 
-	.macro BEGIN_SYSCALL name
+	.macro BEGIN_SYSCALL name, recorded
 HIDDEN(\name)
 \name:
 	.cfi_startproc
 	hint	#34		/* bti c: the dynamic loader's copies come by a register */
-	LOAD	x16, fentry_home_syscall
-	cbz	x16, 20f
+	adrp	x16, fentry_syscalls_on
+	ldr	w16, [x16, #:lo12:fentry_syscalls_on]
+	tbz	w16, #\recorded >> 1, 20f
 	stp	x0, x1, [sp, #-48]!
 	.cfi_def_cfa_offset 48
 	stp	x2, x3, [sp, #16]
@@ -125,7 +126,7 @@ HIDDEN(\name)
 	.endm
 
 	.text
-	BEGIN_SYSCALL fentry_syscall_enter
+	BEGIN_SYSCALL fentry_syscall_enter, SYSCALLS_BEGINS
 	lsr	x16, x8, #9	/* SYSCALL_NUMBERS */
 	cbnz	x16, 1f
 	adrp	x16, fentry_syscalls
@@ -148,7 +149,7 @@ HIDDEN(\name)
 
 	SOME fentry_some_syscall_enter, fentry_syscall_enter
 
-	BEGIN_SYSCALL fentry_syscall_exit
+	BEGIN_SYSCALL fentry_syscall_exit, SYSCALLS_ENDS
 	GET_BLOCK x0, 9f
 2:	ldr	w1, [x0, #W(CB_SYS_OPEN)]
 	cbnz	w1, 8f
