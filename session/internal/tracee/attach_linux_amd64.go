@@ -141,6 +141,9 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 	b := &Attachment{images: images}
 	home := images[0].library == nil
 	ms, err := ts.maps()
+	if err == nil && home {
+		err = ts.free(ms)
+	}
 	for _, im := range images {
 		if err == nil && im.m.Running == nil {
 			err = errors.New("a plan for a process at its start")
@@ -151,9 +154,6 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 		if err == nil {
 			err = im.free(ms)
 		}
-	}
-	if err == nil && home {
-		err = free(ms)
 	}
 	edits := b.planned()
 	if err == nil {
@@ -306,16 +306,6 @@ func (a *Attachment) planned() []arch.Edit {
 	}
 	slices.SortFunc(all, byAddress)
 	return all
-}
-
-// free returns an error if a tracer is in a process.
-func free(ms []mapping) error {
-	for _, m := range ms {
-		if m.lo <= homePage && homePage < m.hi {
-			return errors.New("a tracer is in it: it is being recorded, or traces itself, or its recording ended without it")
-		}
-	}
-	return nil
 }
 
 // free returns an error if something is where the plan's memory is to be.

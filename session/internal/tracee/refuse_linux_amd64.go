@@ -5,10 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
@@ -76,6 +81,46 @@ func tracedBy(dir string) error {
 	}
 	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", tracer))
 	return fmt.Errorf("process %d (%s) traces it: only one can", tracer, bytes.TrimSpace(name))
+}
+
+// free returns an error if a tracer is in a process.
+func (ts *threads) free(ms []mapping) error {
+	if !slices.ContainsFunc(ms, func(m mapping) bool { return m.lo <= homePage && homePage < m.hi }) {
+		return nil
+	}
+	for _, m := range ms {
+		var header [format.HRecorderNs + 8]byte
+		if m.perms != "rw-s" || ts.memory().ReadAt(header[:], m.lo) != nil || string(header[:len(format.FileMagic)]) != format.FileMagic {
+			continue
+		}
+		if recorder := int(le.Uint32(header[format.HRecorder:])); recorder != 0 {
+			return recordedBy(recorder, le.Uint64(header[format.HRecorderNs:]))
+		}
+		return fmt.Errorf("it traces itself, to %s", filepath.Dir(m.path))
+	}
+	return errors.New("a tracer is in it that is off: its recording has ended without it, or nobody has recorded it")
+}
+
+// recordedBy says who records a process: the recorder's id, in a PID namespace.
+func recordedBy(recorder int, namespace uint64) error {
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/pid", &st); err != nil || namespace != 0 && namespace != st.Ino {
+		return fmt.Errorf("process %d of another PID namespace records it: only one can", recorder)
+	}
+	dir := fmt.Sprintf("/proc/%d", recorder)
+	name, err := os.ReadFile(dir + "/comm")
+	if err != nil {
+		return fmt.Errorf("process %d has recorded it, and has ended without taking its tracer out", recorder)
+	}
+	to := ""
+	fds, _ := os.ReadDir(dir + "/fd")
+	for _, fd := range fds {
+		if path, _ := os.Readlink(dir + "/fd/" + fd.Name()); filepath.Base(path) == "events" {
+			to = ", to " + filepath.Dir(path)
+			break
+		}
+	}
+	return fmt.Errorf("process %d (%s) records it%s: only one can", recorder, bytes.TrimSpace(name), to)
 }
 
 // CheckAttach returns an error for a process that cannot be attached to, as far as that can be known without
