@@ -48,7 +48,8 @@ line says of how much of the time nothing is known, and the figures are extrapol
 On a terminal the table is drawn again in its place, also when its size changes, with the
 columns that there is room for beside names; otherwise, or with -b, one table follows
 the other. top ends with the program, and as it does; or with ^C, -n, --for, or when
-nobody reads its output any more: the program then goes on without it.`,
+nobody reads its output any more: the program then goes on without it. The last table
+of a whole interval stays on the terminal.`,
 		Example: `  fentry top ./prog
   fentry top -p 1234 -s calls
   fentry top -p nginx -b -n 3 -i 1s         three tables, for a file or a pipe`,
@@ -148,8 +149,10 @@ func (w *topWriter) end(over bool) error {
 	if over {
 		w.until = w.newest
 	}
-	if w.until-w.from < int64(w.c.interval) && (!over || w.until <= w.from) {
+	if whole := w.until-w.from >= int64(w.c.interval); !whole && (!over || w.until <= w.from) {
 		return w.resized()
+	} else if !whole && w.terminal != nil && w.tables > 0 {
+		return nil // what is left of an interval does not replace the last table
 	}
 	if err := w.table(); err != nil {
 		return err

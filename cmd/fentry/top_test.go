@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -66,6 +67,35 @@ func TestTopResized(t *testing.T) {
 		}
 		if err != nil || out.String() != test.want {
 			t.Errorf("%d: %q, %v, want %q", i, out.String(), err, test.want)
+		}
+	}
+}
+
+// TestTopEnds: what is left of an interval at the end does not take the last table's place on a terminal. Elsewhere it
+// follows, and it is better than nothing.
+func TestTopEnds(t *testing.T) {
+	terminal, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	for _, test := range []struct {
+		terminal *os.File
+		tables   int
+		took     time.Duration // since the last table
+		shown    bool
+	}{
+		{terminal, 1, time.Second, false},
+		{terminal, 1, 2 * time.Second, true},
+		{terminal, 0, time.Second, true},
+		{nil, 1, time.Second, true},
+		{nil, 1, 0, false},
+	} {
+		var out strings.Builder
+		w := &topWriter{c: &topCmd{interval: 2 * time.Second}, to: &out, buf: bufio.NewWriter(&out), terminal: test.terminal,
+			tables: test.tables, newest: int64(test.took)}
+		if err := w.end(true); err != nil || (out.Len() > 0) != test.shown {
+			t.Errorf("%+v: %q, %v", test, out.String(), err)
 		}
 	}
 }
