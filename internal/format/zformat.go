@@ -474,6 +474,12 @@ const (
 	ArmedPaused = 2 // only functions with actions come to the runtime, which may make it go on
 )
 
+// What an image records of system calls.
+const (
+	SyscallsBegins = 1 // their beginnings
+	SyscallsEnds   = 2 // the ends of those whose beginnings were
+)
+
 // Places in the table of detours.
 const (
 	DetourGraphEnter       = 0  // calls, to those with limits
@@ -741,7 +747,7 @@ const ()
 
 // What is at the address where the images of a process meet.
 const (
-	MeetingSize = 88 // bytes
+	MeetingSize = 80 // bytes
 )
 
 // Fields of meeting.
@@ -752,10 +758,9 @@ const (
 	MeetingOImages   = 24 // u64
 	MeetingOArmed    = 32 // u64
 	MeetingOSilent   = 40 // u64
-	MeetingOSyscall  = 48 // u64
-	MeetingORemote   = 56 // u64
-	MeetingOChange   = 64 // u64
-	MeetingOSwitched = 80 // u64
+	MeetingORemote   = 48 // u64
+	MeetingOChange   = 56 // u64
+	MeetingOSwitched = 72 // u64
 )
 
 // Sizes of arrays in meeting, bytes.

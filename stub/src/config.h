@@ -37,6 +37,10 @@
 #define ARMED_ON                   1            /* it is */
 #define ARMED_PAUSED               2            /* only functions with actions come to the runtime, which may make it go on */
 
+/* what an image records of system calls */
+#define SYSCALLS_BEGINS            1            /* their beginnings */
+#define SYSCALLS_ENDS              2            /* the ends of those whose beginnings were */
+
 /* places in the table of detours */
 #define DETOUR_GRAPH_ENTER         0            /* calls, to those with limits */
 #define DETOUR_MCOUNT_GRAPH_ENTER  1            /* ... at sites behind the prologue */
@@ -247,7 +251,7 @@
 /* sizes of arrays in condition, bytes */
 
 /* what is at the address where the images of a process meet */
-#define MEETING_SIZE               88           /* bytes */
+#define MEETING_SIZE               80           /* bytes */
 
 /* fields of meeting */
 #define MEETING_O_MAGIC            0            /* u64 */
@@ -256,10 +260,9 @@
 #define MEETING_O_IMAGES           24           /* u64 */
 #define MEETING_O_ARMED            32           /* u64 */
 #define MEETING_O_SILENT           40           /* u64 */
-#define MEETING_O_SYSCALL          48           /* u64 */
-#define MEETING_O_REMOTE           56           /* u64 */
-#define MEETING_O_CHANGE           64           /* u64 */
-#define MEETING_O_SWITCHED         80           /* u64 */
+#define MEETING_O_REMOTE           48           /* u64 */
+#define MEETING_O_CHANGE           56           /* u64 */
+#define MEETING_O_SWITCHED         72           /* u64 */
 
 /* sizes of arrays in meeting, bytes */
 
@@ -524,10 +527,9 @@ struct meeting {
 	u64 images; /* address of the word that has the address of the newest image's State */
 	u64 armed; /* address of the u32 that says whether the process is traced, see Armed */
 	u64 silent; /* address of the u32 that is not 0 if system calls are not traced */
-	u64 syscall; /* what the word at STATE_O_WORDS + W_SYSCALL is while they are */
 	u64 remote; /* where a thread begins that a recorder has call a routine; 0: it cannot on this machine */
 	u64 change; /* a routine for the recorder: makes a Change */
-	u8 pad72[8];
+	u8 pad64[8];
 	u64 switched; /* address of the u32 that a recorder makes 1 which has switched functions */
 };
 _Static_assert(offsetof(struct meeting, magic) == MEETING_O_MAGIC, "meeting.magic");
@@ -536,7 +538,6 @@ _Static_assert(offsetof(struct meeting, size) == MEETING_O_SIZE, "meeting.size")
 _Static_assert(offsetof(struct meeting, images) == MEETING_O_IMAGES, "meeting.images");
 _Static_assert(offsetof(struct meeting, armed) == MEETING_O_ARMED, "meeting.armed");
 _Static_assert(offsetof(struct meeting, silent) == MEETING_O_SILENT, "meeting.silent");
-_Static_assert(offsetof(struct meeting, syscall) == MEETING_O_SYSCALL, "meeting.syscall");
 _Static_assert(offsetof(struct meeting, remote) == MEETING_O_REMOTE, "meeting.remote");
 _Static_assert(offsetof(struct meeting, change) == MEETING_O_CHANGE, "meeting.change");
 _Static_assert(offsetof(struct meeting, switched) == MEETING_O_SWITCHED, "meeting.switched");
