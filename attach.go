@@ -146,8 +146,11 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	return out, nil
 }
 
-// attach is what is put into a process that runs a program.
-func (e *executed) attach(path string, exe *os.File) (*patch.Memory, error) {
+// attach is what is put into a process that runs a program, at an address of that; 0: where most have room.
+func (e *executed) attach(path string, exe *os.File, at uint64) (*patch.Memory, error) {
+	if at != 0 {
+		return e.elsewhere(path, exe, at)
+	}
 	m := e.memory(path, exe)
 	for _, x := range e.results() {
 		if x.Path == path && x.Untraced != "" && (m == nil || e.loaded == nil) {
@@ -158,6 +161,17 @@ func (e *executed) attach(path string, exe *os.File) (*patch.Memory, error) {
 		return nil, fmt.Errorf("%s: traces itself", path)
 	}
 	return m, nil
+}
+
+// elsewhere plans a program that was planned before once more, for one process, where there is room in it.
+func (e *executed) elsewhere(path string, exe *os.File, at uint64) (*patch.Memory, error) {
+	x := &executedFile{}
+	var err error
+	x.program, x.plan, x.memory, err = e.make(path, exe, at)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.moved = append(e.moved, x)
+	return x.memory, err
 }
 
 // commandLine is the arguments of a process.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -194,4 +195,48 @@ func TestAttachUndone(t *testing.T) {
 	}
 	t.Logf("it worked %d times; %v", worked, failed)
 	r.end(t, 7, "right\n")
+}
+
+// A program that has memory where the plan's usually is gets it elsewhere; also if it maps that while it is attached to.
+func TestAttachTaken(t *testing.T) {
+	programs := map[string]string{}
+	for _, kind := range []string{"-pie", "-no-pie"} {
+		programs[kind] = buildFile(t, "testdata/taken.c", kind)
+	}
+	for _, test := range []struct {
+		kind   string
+		heap   []string // MiB
+		random bool     // where its heap begins
+	}{
+		{"-pie", []string{"1075"}, true}, {"-no-pie", []string{"1075"}, true}, {"-pie", []string{"1200"}, false},
+		{"-no-pie", []string{"1000"}, false}, {"-pie", nil, true}, {"-no-pie", nil, true},
+	} {
+		t.Run(fmt.Sprintf("%s, heap of %v, random %v", test.kind, test.heap, test.random), func(t *testing.T) {
+			var r *running
+			inPersonality(t, test.random, func() { r = start(t, programs[test.kind], test.heap...) })
+			dir := filepath.Join(t.TempDir(), "fentry.data")
+			for range 5 {
+				attachUntil(t, r.cmd.Process.Pid, fentry.Options{Dir: dir}, 20*time.Millisecond, "sum")
+			}
+			r.end(t, 7, "")
+		})
+	}
+}
+
+// inPersonality does something on a thread whose children have random addresses, or not.
+func inPersonality(t *testing.T, random bool, do func()) {
+	t.Helper()
+	if random {
+		do()
+		return
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const notRandom, query = 0x40000, 0xffffffff
+	was, _, _ := unix.RawSyscall(unix.SYS_PERSONALITY, query, 0, 0)
+	if _, _, errno := unix.RawSyscall(unix.SYS_PERSONALITY, was|notRandom, 0, 0); errno != 0 {
+		t.Skip(errno)
+	}
+	defer unix.RawSyscall(unix.SYS_PERSONALITY, was, 0, 0)
+	do()
 }

@@ -50,6 +50,7 @@ type executed struct {
 	order   []*executedFile
 	left    map[string]*Executed // programs that could not be looked at, by path and reason
 
+	moved  []*executedFile  // programs that were planned once more, to be closed
 	loaded *loadedLibraries // libraries of processes that run; nil: none are recorded
 }
 
@@ -113,7 +114,7 @@ func (e *executed) memory(path string, exe *os.File) *patch.Memory {
 	x.about.Times++
 	e.mu.Unlock()
 	x.made.Do(func() {
-		p, plan, memory, err := e.make(path, exe)
+		p, plan, memory, err := e.make(path, exe, 0)
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		x.program, x.plan, x.memory = p, plan, memory
@@ -127,8 +128,9 @@ func (e *executed) memory(path string, exe *os.File) *patch.Memory {
 	return x.memory
 }
 
-// make plans a program. There can be a plan even if there is an error: nothing in it is traced then.
-func (e *executed) make(path string, exe *os.File) (p *Program, plan *patch.Plan, memory *patch.Memory, err error) {
+// make plans a program. There can be a plan even if there is an error: nothing in it is traced then. at is as in
+// patch.Options.
+func (e *executed) make(path string, exe *os.File, at uint64) (p *Program, plan *patch.Plan, memory *patch.Memory, err error) {
 	m, err := mapped.MapFD(int(exe.Fd()), path)
 	if err != nil {
 		return nil, nil, nil, err
@@ -145,7 +147,7 @@ func (e *executed) make(path string, exe *os.File) (p *Program, plan *patch.Plan
 			return errors.New(p.Untraced)
 		}
 		var why error
-		if plan, why = e.plan(p); plan == nil {
+		if plan, why = e.plan(p, at); plan == nil {
 			return why
 		}
 		if memory, err = plan.Memory(); err != nil {
@@ -160,8 +162,9 @@ func (e *executed) make(path string, exe *os.File) (p *Program, plan *patch.Plan
 }
 
 // plan plans a program of which the sites are known. It returns a plan and an error if nothing in it is traced.
-func (e *executed) plan(p *Program) (*patch.Plan, error) {
+func (e *executed) plan(p *Program, at uint64) (*patch.Plan, error) {
 	o := e.options
+	o.At = at
 	o.Session, o.Path = e.pool, p.Path
 	if p.Syscalls != nil {
 		o.Syscalls = &p.Syscalls
@@ -229,7 +232,7 @@ func (e *executed) close() {
 	if e == nil {
 		return
 	}
-	for _, x := range slices.Concat(e.order, e.loaded.all()) {
+	for _, x := range slices.Concat(e.order, e.moved, e.loaded.all()) {
 		if x.program != nil {
 			x.program.Close()
 		}

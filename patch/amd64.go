@@ -210,8 +210,8 @@ func (amd64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
 	return in.Target(site), nil
 }
 
-// facts: the heap starts behind the image, at a random distance of up to 32 MiB, and grows upwards; calls
-// reach 2 GiB.
+// facts: the heap starts behind the image, at a random distance of up to 32 MiB (from Linux 6.9 on, 1 GiB), and grows
+// upwards; calls reach 2 GiB.
 func (amd64Machine) facts() facts {
 	return facts{
 		option:     "-pg -mfentry or -fpatchable-function-entry=5",

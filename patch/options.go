@@ -183,8 +183,8 @@ type Options struct {
 
 	// Running makes a plan for a process that runs already ([Memory].Running).
 	Running bool
-	// At is where in such a process there is room for what is added to a shared object, as an address of that. 0: behind
-	// the image, which is a program.
+	// At is where in such a process there is room for what is added to the image, as an address of that. 0: behind it, out
+	// of the way of the heap of most programs.
 	At uint64
 
 	// Bare makes a plan for a process even if no function is to be traced: it carries the runtime alone, which follows what

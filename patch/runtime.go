@@ -177,7 +177,7 @@ func (l *layout) config() (config, image []byte, err error) {
 		Thunks: int64(l.base - r.image), Switches: int64(l.switches - r.image),
 		Mode: uint32(o.Tracer), Options: o.selective(), NoClock: o.NoClock,
 		Before: uint32(r.image - r.at), Runtime: uint32(r.size), Stages: l.stages,
-		Plain: p.plain(), Library: l.library() || o.At != 0, Copy: o.Copy,
+		Plain: p.plain(), Library: l.library() || o.Running && o.Copy, Copy: o.Copy,
 	}
 	if !p.flavour().hasThunks() {
 		v := &p.golang.Version

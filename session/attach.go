@@ -26,8 +26,9 @@ type Attach struct {
 	// cannot, with a message, unless no one can.
 	PIDs []int
 	// Plan returns what is put into the process whose program is exe, at a path: made for a process that runs
-	// (patch.Options.Running). Nothing is put into any process if it is nil, as for [Options].SampleEvery.
-	Plan func(path string, exe *os.File) (*patch.Memory, error)
+	// (patch.Options.Running). at is where there is room for that, as an address of the program; 0: where most processes
+	// have it. Nothing is put into any process if it is nil, as for [Options].SampleEvery.
+	Plan func(path string, exe *os.File, at uint64) (*patch.Memory, error)
 	// Library returns what is put into a shared library of such a process, which has it at a path, if that is to be
 	// recorded. at is where there is room for that, as an address of the library; 0: nowhere. nil: the library is left alone.
 	// If Library itself is nil, all are.
@@ -108,19 +109,7 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 		s.ready(pid)
 		return p, nil
 	}
-	m, err := s.o.Attach.Plan(strings.TrimSuffix(path, " (deleted)"), exe)
-	if err == nil {
-		s.ready(pid) // the runtime may want to know
-		if inner, below := procfs.InnerPID(pid); below {
-			s.live.Join(inner, pid)
-		}
-		t := tracee.Target{PID: pid, Plan: m, Libraries: s.planLibraries(), Pool: s.pool.FD}
-		if s.follow != nil {
-			t.Execs = &s.follow.hooks
-		}
-		p.at, err = tracee.Attach(t)
-	}
-	if err != nil {
+	if err := s.putInto(p, strings.TrimSuffix(path, " (deleted)"), exe); err != nil {
 		if p.fd >= 0 {
 			unix.Close(p.fd)
 		}
@@ -133,6 +122,37 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 		s.logf("process %d: programs that it executes are not recorded: %v", pid, err)
 	}
 	return p, nil
+}
+
+// placeTries is how often a plan is put into a process that takes the memory where it was to be.
+const placeTries = 5
+
+// putInto puts a plan into a process.
+func (s *session) putInto(p *attachedProcess, path string, exe *os.File) error {
+	m, err := s.o.Attach.Plan(path, exe, 0)
+	if err != nil {
+		return err
+	}
+	s.ready(p.pid) // the runtime may want to know
+	if inner, below := procfs.InnerPID(p.pid); below {
+		s.live.Join(inner, p.pid)
+	}
+	t := tracee.Target{PID: p.pid, Plan: m, Libraries: s.planLibraries(), Pool: s.pool.FD}
+	if s.follow != nil {
+		t.Execs = &s.follow.hooks
+	}
+	for tries := 1; ; tries++ {
+		var taken *tracee.TakenError
+		if p.at, err = tracee.Attach(t); !errors.As(err, &taken) || tries == placeTries {
+			return err
+		}
+		if taken.Room == 0 {
+			continue // where the program is planned for it is free
+		}
+		if t.Plan, err = s.o.Attach.Plan(path, exe, taken.Room); err != nil {
+			return err
+		}
+	}
 }
 
 // loaded is for a process whose libraries have changed: one that was attached to, or descends from it.

@@ -142,7 +142,7 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 	home := images[0].library == nil
 	ms, err := ts.maps()
 	if err == nil && home {
-		err = ts.free(ms)
+		err = ts.unrecorded(ms)
 	}
 	for _, im := range images {
 		if err == nil && im.m.Running == nil {
@@ -152,7 +152,7 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 			err = Check(im.m)
 		}
 		if err == nil {
-			err = im.free(ms)
+			err = ts.free(ms, im)
 		}
 	}
 	edits := b.planned()
@@ -174,6 +174,9 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 			return err
 		})
 	})
+	if errors.Is(err, unix.EEXIST) {
+		err = ts.takenSince(images, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -306,16 +309,6 @@ func (a *Attachment) planned() []arch.Edit {
 	}
 	slices.SortFunc(all, byAddress)
 	return all
-}
-
-// free returns an error if something is where the plan's memory is to be.
-func (im *image) free(ms []mapping) error {
-	for _, m := range ms {
-		if lo, hi := im.added(); m.lo < hi && lo < m.hi {
-			return fmt.Errorf("it uses the memory where the tracer would be (%#x to %#x)", m.lo, m.hi)
-		}
-	}
-	return nil
 }
 
 // added is where the memory is that an image gets.

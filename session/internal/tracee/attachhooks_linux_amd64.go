@@ -299,7 +299,7 @@ func (a *Attachment) join(ts *threads, ms []mapping, im *image, do Steps) error 
 	if err := Check(im.m); err != nil {
 		return err
 	}
-	if err := im.free(ms); err != nil {
+	if err := ts.free(ms, im); err != nil {
 		return err
 	}
 	a.images = append(a.images, im)

@@ -83,8 +83,8 @@ func tracedBy(dir string) error {
 	return fmt.Errorf("process %d (%s) traces it: only one can", tracer, bytes.TrimSpace(name))
 }
 
-// free returns an error if a tracer is in a process.
-func (ts *threads) free(ms []mapping) error {
+// unrecorded returns an error if a tracer is in a process.
+func (ts *threads) unrecorded(ms []mapping) error {
 	if !slices.ContainsFunc(ms, func(m mapping) bool { return m.lo <= homePage && homePage < m.hi }) {
 		return nil
 	}
