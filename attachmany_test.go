@@ -54,3 +54,24 @@ func TestAttachMany(t *testing.T) {
 	}
 	r.end(t, 7, "right\n")
 }
+
+// A process with thousands of threads is attached to like others: those that are stopped do not wait until all have been
+// asked for their children.
+func TestAttachThreads(t *testing.T) {
+	const threads = 3000
+	r := start(t, buildFile(t, "testdata/manythreads.c"), fmt.Sprint(threads))
+	tasks := func() int {
+		all, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", r.cmd.Process.Pid))
+		return len(all)
+	}
+	for deadline := time.Now().Add(time.Minute); tasks() <= threads; time.Sleep(time.Millisecond) {
+		if s := stateOf(t, r.cmd.Process.Pid, 'S'); s == 'Z' || time.Now().After(deadline) {
+			t.Skipf("%d threads, state %c", tasks(), s)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "fentry.data")
+	for range 2 {
+		attachUntil(t, r.cmd.Process.Pid, fentry.Options{Dir: dir}, 50*time.Millisecond, "sum")
+	}
+	r.end(t, 7, "")
+}

@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
 // All threads of a process, stopped.
@@ -53,7 +55,8 @@ var errFiltered = errors.New("its system calls are filtered (seccomp), which onl
 var errBusy = errors.New("a thread of it does not stop: it waits for a child of vfork, or for a device")
 
 const (
-	stopPatience = 100 * time.Millisecond // for all threads to stop
+	stopPatience = 100 * time.Millisecond // for threads to stop that have been asked to
+	morePatience = 50 * time.Microsecond  // for each of them
 	stopTries    = 50
 	stopPause    = 20 * time.Millisecond // between two tries
 	lateLimit    = 10 * time.Second      // for those that have not stopped by then
@@ -97,7 +100,6 @@ func (ts *threads) close() { ts.mem.Close() }
 func (ts *threads) stop(one bool) error {
 	ts.since, ts.all, ts.asked = time.Now(), nil, make(map[int]bool)
 	ts.seen = make(map[int]bool)
-	deadline := ts.since.Add(stopPatience)
 	for tries := 0; ; tries++ {
 		others, last, err := ts.unseen()
 		if err != nil {
@@ -108,10 +110,10 @@ func (ts *threads) stop(one bool) error {
 		}
 		if len(others) > 0 && tries < lastTries {
 			ts.releaseLast() // the others were made meanwhile
-			err = ts.stopThose(others, one, deadline)
+			err = ts.stopThose(others, one)
 		} else {
 			ts.isAll = true
-			err = ts.stopThose(append(others, last...), one, deadline)
+			err = ts.stopThose(append(others, last...), one)
 			ts.isAll = false
 		}
 		if err != nil {
@@ -127,8 +129,13 @@ func (ts *threads) stop(one bool) error {
 	return nil
 }
 
-// lastTries is how often threads are stopped last again, because there are more.
-const lastTries = 10
+const (
+	// lastTries is how often threads are stopped last again, because there are more.
+	lastTries = 10
+	// mostAskedAgain is how many threads are asked once more, right before they are stopped, whether they have children:
+	// of many that takes longer than the rest, and those that are stopped already wait for it.
+	mostAskedAgain = 500
+)
 
 // unseen lists threads that were not asked to stop: others, and those that are to be stopped last.
 func (ts *threads) unseen() (others, last []int, err error) {
@@ -158,13 +165,14 @@ func (ts *threads) isLast(tid int) bool {
 }
 
 // stopThose stops threads: all, or the first that stops.
-func (ts *threads) stopThose(tids []int, one bool, deadline time.Time) error {
+func (ts *threads) stopThose(tids []int, one bool) error {
 	var seized []int
+	again := !ts.isAll && len(tids) <= mostAskedAgain
 	for _, tid := range tids {
 		if one && len(seized) > 0 {
 			break
 		}
-		if !ts.isAll && ts.isLast(tid) {
+		if again && ts.isLast(tid) {
 			continue // it has made a child meanwhile
 		}
 		ts.seen[tid] = true
@@ -177,12 +185,25 @@ func (ts *threads) stopThose(tids []int, one bool, deadline time.Time) error {
 			seized = append(seized, tid)
 		}
 	}
+	// The last one has been asked only now.
+	deadline := time.Now().Add(stopPatience + time.Duration(len(seized))*morePatience)
 	for _, tid := range seized {
-		if err := ts.await(tid, deadline); err != nil {
+		if err := ts.await(tid, deadline); err == errBusy {
+			return ts.busy(tid)
+		} else if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// busy says which thread does not stop.
+func (ts *threads) busy(tid int) error {
+	s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/task/%d/stat", ts.pid, tid))
+	if err != nil {
+		return errBusy // it has ended meanwhile
+	}
+	return fmt.Errorf("%w (thread %d, %q, in state %c)", errBusy, tid, s.Name, s.State)
 }
 
 // releaseLast lets those go on that are to be stopped last.
