@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/trace"
 )
 
 // code returns the text of a fixed program: in its file, and in a process that runs it.
@@ -72,6 +74,38 @@ func TestAttachThreads(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "fentry.data")
 	for range 2 {
 		attachUntil(t, r.cmd.Process.Pid, fentry.Options{Dir: dir}, 50*time.Millisecond, "sum")
+	}
+	r.end(t, 7, "")
+}
+
+// Functions in two pages of memory are recorded if their jump is in one, and else left alone, and not said to be traced.
+func TestAttachTwoPages(t *testing.T) {
+	program := buildFile(t, "testdata/twopages.c", "-no-pie")
+	r := start(t, program)
+	dir := filepath.Join(t.TempDir(), "fentry.data")
+	for range 3 {
+		attachUntil(t, r.cmd.Process.Pid, fentry.Options{Dir: dir}, 20*time.Millisecond, "g5", "g6", "g7", "g8", "g9")
+		if file, memory := code(t, program, r.cmd.Process.Pid); !bytes.Equal(file, memory) {
+			t.Error("its code has changed")
+		}
+	}
+	tr, err := trace.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	rows, err := tr.Report(trace.ReportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	never, err := tr.Never(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range slices.Concat(rows, never) {
+		if slices.Contains([]string{"g1", "g2", "g3", "g4"}, f.Name) {
+			t.Errorf("%s: traced, %d calls", f.Name, f.Calls)
+		}
 	}
 	r.end(t, 7, "")
 }

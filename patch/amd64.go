@@ -55,6 +55,8 @@ func (amd64Machine) calls(code []byte) bool {
 	return false
 }
 
+func (amd64Machine) jumpLen() int { return amd64.JumpLen }
+
 func (amd64Machine) shadow() (back, flipped uint64) { return amd64.ThunkReturn, 1 << amd64.ShadowBit }
 
 func (amd64Machine) displacedBody(*record.Site) int { return 0 }

@@ -170,7 +170,7 @@ func (l *layout) layout() error {
 		return fmt.Errorf("embedded runtime: %w", err)
 	}
 	if p.Options.Running {
-		if err := l.leaveCalls(); err != nil {
+		if err := l.leaveUnwritable(); err != nil {
 			return err
 		}
 	}

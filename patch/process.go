@@ -96,16 +96,18 @@ func (p *Plan) Memory() (*Memory, error) {
 	if only := p.onlySyscalls(); only.All() {
 		some = enter
 	}
+	edits := l.allEdits()
 	var running *Running
 	if p.Options.Running {
 		if running, err = l.running(); err != nil {
 			return nil, err
 		}
+		edits = l.cutAtPages(edits)
 	}
 	return &Memory{
 		places: l, Running: running, Goroutines: p.golang != nil, RX: l.rx, RXAddr: l.base, RWAddr: l.rw, RWSize: l.rwSize,
 		Entry: p.Entry, OrigEntry: p.OrigEntry, PhdrAddr: l.phdrAddr, Phnum: l.phnum,
-		NullCB: null, Loader: l.runtime.syms["fentry_loader_open"], Edits: l.allEdits(),
+		NullCB: null, Loader: l.runtime.syms["fentry_loader_open"], Edits: edits,
 		SyscallEnter: l.runtime.syms[enter], SyscallSome: l.runtime.syms[some], SyscallExit: l.runtime.syms[exit],
 	}, nil
 }

@@ -25,6 +25,8 @@ import (
 type caller interface {
 	// calls reports whether one of a run of instructions is a call.
 	calls(code []byte) bool
+	// jumpLen is how long the jump is from a site to its thunk at most.
+	jumpLen() int
 	// shadow returns what [Running] says of return addresses.
 	shadow() (back, flipped uint64)
 }
@@ -32,8 +34,29 @@ type caller interface {
 // ErrRunning is wrapped by errors about images that can be traced from their start, but not once they run.
 var ErrRunning = errors.New("cannot be traced while it runs")
 
-// leaveCalls leaves functions alone that would displace a call.
-func (l *layout) leaveCalls() error {
+// Code is changed while threads are stopped that go on at once if the recorder is killed, and the kernel writes page by
+// page. So a jump must not begin in one page and end in another; what is behind it need not be written.
+const pageSize = 4096
+
+// inTwoPages reports whether a jump at an address has parts in two pages. There is room for n bytes.
+func (p *Plan) inTwoPages(addr uint64, n int) bool {
+	m, ok := p.m.(caller)
+	return ok && addr/pageSize != (addr+uint64(min(n, m.jumpLen()))-1)/pageSize
+}
+
+// cutAtPages has edits of code end where their page does.
+func (l *layout) cutAtPages(edits []arch.Edit) []arch.Edit {
+	for i := range edits {
+		e := &edits[i]
+		if n := int(pageSize - e.Addr%pageSize); e.Reason != ReasonUnwind && n < len(e.New) && !l.p.inTwoPages(e.Addr, len(e.New)) {
+			e.Old, e.New = e.Old[:n:n], e.New[:n:n]
+		}
+	}
+	return edits
+}
+
+// leaveUnwritable leaves functions alone that would displace a call, or whose jump would lie in two pages.
+func (l *layout) leaveUnwritable() error {
 	m, ok := l.p.m.(caller)
 	if !ok {
 		return fmt.Errorf("%w: not on this machine", ErrRunning)
@@ -44,6 +67,8 @@ func (l *layout) leaveCalls() error {
 	for i := range l.p.Functions {
 		if fn := &l.p.Functions[i]; fn.Action == Trace && fn.Moved > 0 && m.calls(fn.Bytes[:fn.Moved]) {
 			fn.leave(record.ReasonCallMoves)
+		} else if fn.Action == Trace && fn.Len > 0 && l.p.inTwoPages(fn.Addr, fn.Len) {
+			fn.leave(record.ReasonTwoPages)
 		}
 	}
 	return nil

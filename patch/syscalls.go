@@ -70,6 +70,9 @@ func (p *Plan) chooseSyscalls(found []record.Syscall) {
 			continue // what its goroutines are is not said to the runtime
 		}
 		for _, m := range s.Moves {
+			if p.Options.Running && p.inTwoPages(m.Addr, m.Len) {
+				continue
+			}
 			if m.Addr >= end && !p.touchesSite(m, next) {
 				s.Move, end = m, m.End()
 				break

@@ -20,6 +20,7 @@ const (
 	ReasonShadowStack    Reason = "shadow-call-stack"
 	ReasonOutOfReach     Reason = "out-of-reach"
 	ReasonCallMoves      Reason = "call-moves"
+	ReasonTwoPages       Reason = "two-pages"
 	ReasonNotAtEntry     Reason = "not-at-entry"
 	ReasonUnknownEntry   Reason = "unknown-entry"
 	ReasonJumpIntoSite   Reason = "jump-into-site"
@@ -102,6 +103,10 @@ func Reasons() []ReasonText {
 		{ReasonCallMoves,
 			"Only in a program that runs already (record -p): the function begins with a call, which would have to be moved, " +
 				"and exceptions could not pass where it is then."},
+		{ReasonTwoPages,
+			"Only in a program that runs already (record -p): a jump in place of its first instructions would begin in one " +
+				"page of memory and end in another. These are not written at once, so the program could not go on if fentry " +
+				"was killed meanwhile."},
 		{ReasonNotAtEntry, "The profiling call is not at the function's entry."},
 		{ReasonUnknownEntry,
 			"Where the function begins cannot be proven: the image has neither symbols nor unwind tables for it."},

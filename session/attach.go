@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/launch"
@@ -115,6 +116,9 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 		}
 		return nil, err
 	}
+	if n := len(p.at.Busy); n > 0 {
+		s.logf("process %d: %d places were left as they are, and calls there are not recorded: threads were in the middle of them: %s", pid, n, places(p.at.Busy))
+	}
 	if err := p.at.NoLoader; err != nil {
 		s.logf("process %d: libraries that it loads later are not recorded: %v", pid, err)
 	}
@@ -122,6 +126,19 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 		s.logf("process %d: programs that it executes are not recorded: %v", pid, err)
 	}
 	return p, nil
+}
+
+// places names a few of the functions that edits are of.
+func places(edits []arch.Edit) string {
+	const most = 5
+	var names []string
+	for _, e := range edits[:min(most, len(edits))] {
+		names = append(names, e.Func)
+	}
+	if len(edits) > most {
+		names = append(names, "...")
+	}
+	return strings.Join(names, ", ")
 }
 
 // placeTries is how often a plan is put into a process that takes the memory where it was to be.

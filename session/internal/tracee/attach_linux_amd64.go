@@ -29,8 +29,9 @@ import (
 type Attachment struct {
 	// Stopped is the longest time for which a thread of the process was stopped, or all.
 	Stopped time.Duration
-	// Busy is how many functions were left alone because a thread was at their beginning.
-	Busy int
+	// Busy are the changes that were not made, as a thread was in the middle of what they are of all the time, or it is in
+	// two pages.
+	Busy []arch.Edit
 	// NoLoader is why libraries that are loaded later are not seen, and NoExec why programs that are executed are not; nil:
 	// they are.
 	NoLoader, NoExec error
@@ -204,7 +205,7 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 		err = b.writeSites(ts, edits)
 	}
 	b.divide()
-	a.Busy += b.Busy
+	a.Busy = append(a.Busy, b.Busy...)
 	if err != nil && home {
 		if _, derr := a.Detach(ts.pid); derr != nil {
 			err = fmt.Errorf("%w; what was added to the process is still there: %w", err, derr)

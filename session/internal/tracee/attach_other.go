@@ -7,15 +7,22 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/patch"
 )
 
 // Attachment is a plan in a process that runs.
 type Attachment struct {
 	Stopped time.Duration // the longest time for which its threads were stopped
-	Busy    int           // functions left alone because a thread was at their beginning
+	Busy    []arch.Edit   // what was not changed because a thread was there
 
 	NoLoader, NoExec error // why later libraries, and programs that are executed, are not seen
+}
+
+// A TakenError says that something is where a plan's memory was to be.
+type TakenError struct {
+	Room uint64 // where there is room, as an address of the program
+	error
 }
 
 // ErrStays: what was added to a process is still there.

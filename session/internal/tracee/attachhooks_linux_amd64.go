@@ -85,9 +85,23 @@ func (a *Attachment) hook(ts *threads, t *Target) error {
 	if err := ownPages(ts.memory(), edits); err != nil {
 		return err
 	}
-	a.hooks.edits, err = a.inStops(ts, edits, func(edits []arch.Edit) (map[int]bool, error) { return a.busy(ts, edits) })
+	b := &Attachment{images: a.images}
+	err = b.writeSites(ts, edits)
+	a.hooks.edits = b.edits
+	for i := range b.Busy {
+		if e := &b.Busy[i]; e.Reason == loaderReason {
+			a.NoLoader = errHookBusy
+		} else {
+			a.NoExec = errHookBusy
+		}
+	}
 	return err
 }
+
+// loaderReason is that of the edit in the dynamic loader.
+const loaderReason = "loader"
+
+var errHookBusy = errors.New("a thread is at the instructions to be changed all the time, or they are in two pages of memory")
 
 // loaderHook is the page for the dynamic loader, which leads to a routine.
 func (ts *threads) loaderHook(ms []mapping, debug, routine uint64) (p hookPage, err error) {
@@ -117,7 +131,7 @@ func (ts *threads) loaderHook(ms []mapping, debug, routine uint64) (p hookPage, 
 	p.code = le.AppendUint64(b, routine)                                // where to
 	site := at + uint64(skip)                                           // jmp page
 	jmp := le.AppendUint32([]byte{jumpOp}, uint32(p.at-(site+jumpLen))) //
-	p.edits = []arch.Edit{{Addr: site, Old: bytes.Clone(code[skip : skip+jumpLen]), New: jmp, Reason: "loader"}}
+	p.edits = []arch.Edit{{Addr: site, Old: bytes.Clone(code[skip : skip+jumpLen]), New: jmp, Reason: loaderReason}}
 	return p, nil
 }
 

@@ -26,11 +26,13 @@ import (
 // there, which may be where a handler goes back to.
 //
 // If the recorder is killed, the threads go on at once, with what has been written until then: page by page, as the kernel
-// looks for signals between two. So a site that begins in one page and ends in another is left alone, too.
+// looks for signals between two. So jumps lie in one page each: plans leave functions alone in which they would not.
 
 const (
 	// stopLimit is for how long changes are made in one stop.
 	stopLimit = 2 * time.Millisecond
+	// writeTries is how often it is tried to write sites of a plan in the middle of which a thread is.
+	writeTries = 5
 	// stopStep is how many bytes of code are changed between two looks at the clock.
 	stopStep = 64 << 10
 )
@@ -137,16 +139,32 @@ func isEarly(e *arch.Edit) bool { return !isLate(e) }
 // writeSites changes the images' code and unwind tables.
 func (a *Attachment) writeSites(ts *threads, edits []arch.Edit) error {
 	for _, which := range []func(*arch.Edit) bool{isLate, isEarly} {
-		written, err := a.inStops(ts, chosen(edits, false, which), func(edits []arch.Edit) (map[int]bool, error) {
-			return a.busy(ts, edits)
-		})
-		a.edits = append(a.edits, written...)
-		if serr := arch.Sort(a.edits); err != nil || serr != nil {
-			return cmp.Or(err, serr)
+		left := chosen(edits, false, which)
+		for tries := 1; ; tries++ {
+			written, err := a.inStops(ts, left, func(edits []arch.Edit) (map[int]bool, error) { return a.busy(ts, edits) })
+			a.edits = append(a.edits, written...)
+			if serr := arch.Sort(a.edits); err != nil || serr != nil {
+				return cmp.Or(err, serr)
+			}
+			if left = without(left, written); len(left) == 0 || tries == writeTries {
+				break
+			}
+			time.Sleep(leavePause)
+		}
+		if left, err := a.loaded(ts, left); err == nil {
+			a.Busy = append(a.Busy, left...)
 		}
 	}
-	a.Busy = len(edits) - len(a.edits)
 	return nil
+}
+
+// without are those of edits that are not among others.
+func without(edits, others []arch.Edit) []arch.Edit {
+	are := make(map[uint64]bool, len(others))
+	for i := range others {
+		are[others[i].Addr] = true
+	}
+	return slices.DeleteFunc(edits, func(e arch.Edit) bool { return are[e.Addr] })
 }
 
 // restoreSites switches everything off and gives the images' sites their bytes back.
