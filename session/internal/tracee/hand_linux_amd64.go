@@ -1,6 +1,7 @@
 package tracee
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -63,7 +64,12 @@ func send(pid, tid, socket, fd int) error {
 		return fmt.Errorf("pidfd_getfd: %w", err)
 	}
 	defer unix.Close(s)
-	return unix.Sendmsg(s, []byte{0}, unix.UnixRights(fd), nil, 0)
+	// Its number was in the process's memory, where other threads can write any.
+	made, err := unix.GetsockoptUcred(s, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil || int(made.Pid) != pid {
+		return errors.Join(errors.New("the process has changed a descriptor"), err)
+	}
+	return unix.Sendmsg(s, []byte{0}, unix.UnixRights(fd), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 }
 
 // receive has the process take a descriptor from a socket.
