@@ -108,6 +108,9 @@ func (h *Histogram) addBucket(b int, n uint64) {
 // each calls fn with the buckets that are not empty, in order.
 func (h *Histogram) each(fn func(bucket int, n uint64)) {
 	for i, n := range h.counts {
+		if n == 0 && h.more == nil {
+			continue
+		}
 		b := i + int(h.first)<<histSubBits
 		if all := uint64(n) + h.more[b]<<32; all > 0 {
 			fn(b, all)
