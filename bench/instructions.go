@@ -125,6 +125,29 @@ func countTrace(log, program string) (n int64, err error) {
 	}
 }
 
+// perCall returns how many instructions a program runs for each call, which its last argument is the number of.
+func (b *bench) perCall(c counter, program string, args ...string) (float64, error) {
+	var n [2]int64
+	for i, calls := range []int{fewCalls, manyCalls} {
+		log := filepath.Join(b.dir, "count.log")
+		j := job{
+			argv: append(append(c.argv(log), program), append(args, strconv.Itoa(calls))...),
+			env:  []string{"FENTRY_DATA=" + filepath.Join(b.dir, "count.data")},
+		}
+		if _, err := b.run(j); err != nil {
+			return 0, err
+		}
+		var err error
+		if n[i], err = c.count(log, program); err != nil {
+			return 0, err
+		}
+		if err := os.Remove(log); err != nil {
+			return 0, err
+		}
+	}
+	return float64(n[1]-n[0]) / (manyCalls - fewCalls), nil
+}
+
 // instructions prints what tracing adds to a call, in instructions: exact, and the
 // same whatever else the machine does.
 func (b *bench) instructions() error {
@@ -162,27 +185,7 @@ func (b *bench) instructions() error {
 		if err := b.tool(c.cc, "-O2", "-static", "-fpatchable-function-entry="+c.nops, "-o", plain, src); err != nil {
 			return err
 		}
-		perCall := func(program string) (float64, error) {
-			var n [2]int64
-			for i, calls := range []int{fewCalls, manyCalls} {
-				log := filepath.Join(b.dir, "count.log")
-				j := job{
-					argv: append(c.argv(log), program, strconv.Itoa(calls)),
-					env:  []string{"FENTRY_DATA=" + filepath.Join(b.dir, "count.data")},
-				}
-				if _, err := b.run(j); err != nil {
-					return 0, err
-				}
-				if n[i], err = c.count(log, program); err != nil {
-					return 0, err
-				}
-				if err := os.Remove(log); err != nil {
-					return 0, err
-				}
-			}
-			return float64(n[1]-n[0]) / (manyCalls - fewCalls), nil
-		}
-		base, err := perCall(plain)
+		base, err := b.perCall(c, plain)
 		if err != nil {
 			return err
 		}
@@ -192,7 +195,7 @@ func (b *bench) instructions() error {
 			if err := b.tool(append(argv, plain)...); err != nil {
 				return err
 			}
-			n, err := perCall(traced)
+			n, err := b.perCall(c, traced)
 			if err != nil {
 				return err
 			}
