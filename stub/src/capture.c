@@ -33,12 +33,6 @@ static u64 stack_word(struct control *c, u64 slot, u64 at)
 	return read_program(c->pid, &w, at, sizeof w) == sizeof w ? w : 0;
 }
 
-/* general is what most words are: a general register. */
-static inline u64 general(const struct capture_op *op, int exit, const struct callregs *r)
-{
-	return exit ? call_result(r, op->from) : call_argument(r, op->from);
-}
-
 /* capture_word captures words, and returns how many. */
 hidden u32 capture_word(struct control *c, const struct capture_op *op, int exit, u64 slot, const struct callregs *r, u64 *w)
 {

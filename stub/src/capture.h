@@ -3,6 +3,13 @@
 #define FENTRY_CAPTURE_H
 #include "control.h"
 #include "image.h"
+#include "machine.h"
+
+/* general is what most words are: a general register. */
+static inline u64 general(const struct capture_op *op, int exit, const struct callregs *r)
+{
+	return exit ? call_result(r, op->from) : call_argument(r, op->from);
+}
 
 hidden u32 capture_word(struct control *c, const struct capture_op *op, int exit, u64 slot, const struct callregs *r,
 			u64 *w);

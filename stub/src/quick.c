@@ -50,9 +50,9 @@ hidden struct control *quick_block(void)
 	return c && c->owner == ~tp && (!c->libtid || *c->libtid == c->tid) ? c : 0;
 }
 
-/* quick_reserve reserves n words for events of now, whose time's low half it finds. 0: there is no room, or the high half is
+/* reserve reserves n words for events of now, whose time's low half it finds. 0: there is no room, or the high half is
    another one. */
-hidden u64 *quick_reserve(struct control *c, u32 n, u32 *t)
+static inline u64 *reserve(struct control *c, u32 n, u32 *t)
 {
 	for (;;) {
 		u64 next = load(&c->next), now = counter();
@@ -65,6 +65,9 @@ hidden u64 *quick_reserve(struct control *c, u32 n, u32 *t)
 			return (u64 *)next;
 	}
 }
+
+/* quick_reserve is reserve for others. */
+hidden u64 *quick_reserve(struct control *c, u32 n, u32 *t) { return reserve(c, n, t); }
 
 /* give_back gives back the words from from to to, with which a reservation ends. */
 static void give_back(struct control *c, u64 *from, u64 *to, u32 t)
@@ -82,22 +85,54 @@ static void give_back(struct control *c, u64 *from, u64 *to, u32 t)
 	}
 }
 
-/* The words that capturing at one end of a call takes, and in asks whether memory is part of it. */
-static u32 words_of(const struct image *m, const struct action *a, u32 n, u32 kind, int *memory)
+/* What is to be captured at one end of a call: how many words that takes with the event, and of what it is. */
+struct wanted {
+	const struct capture *only; /* 0: there are several, or memory is part of it */
+	u32 words;
+	int memory, conditions;
+};
+
+static inline struct wanted wanted_of(const struct image *m, const struct action *a, u32 n, u32 kind)
 {
-	u32 words = 1;
+	struct wanted w = { 0, 1, 0, 0 };
+	u32 found = 0;
 	for (u32 i = 0; i < n; i++) {
+		w.conditions |= a[i].kind == ACT_IF;
 		if (a[i].kind != kind)
 			continue;
-		words += a[i].words;
-		*memory |= a[i].words > ((const struct capture *)(m->at + a[i].value))->words + 1U;
+		w.only = (const struct capture *)(m->at + a[i].value);
+		w.words += a[i].words;
+		w.memory |= a[i].words > w.only->words + 1U;
+		found++;
 	}
-	return words + (*memory ? LEAST : 0);
+	if (w.memory)
+		w.words += LEAST;
+	if (w.memory || found != 1)
+		w.only = 0;
+	return w;
 }
 
-/* capture captures one end of a call to the words from w to end. */
-static void capture(struct control *c, u64 *w, u64 *end, u32 t, u64 slot, struct function f, const struct callregs *r,
-		    const struct action *a, u32 actions, u32 kind, int memory)
+/* capture_registers captures what is in general registers, as most arguments and results are. It returns 0 if not all of it
+   is: then the record is to be written again. */
+static inline int capture_registers(u64 *to, u32 t, int exit, const struct callregs *r, const struct capture *p)
+{
+	const struct capture_op *op = (const struct capture_op *)(p + 1), *end = op + p->ops;
+	u64 *w = open_record(to, t, FT_REC_ARGS, p->words);
+	if (exit)
+		w[-1] |= (u64)FT_ID_EXIT << 32;
+	for (u64 *next = w; op < end; op++) {
+		if (op->code != OP_GENERAL)
+			return 0;
+		*next++ = general(op, exit, r);
+	}
+	end_record(w);
+	return 1;
+}
+
+/* capture_all captures one end of a call to the words from w to end. */
+static __attribute__((noinline)) void capture_all(struct control *c, u64 *w, u64 *end, u32 t, u64 slot, struct function f,
+						  const struct callregs *r, const struct action *a, u32 actions, u32 kind,
+						  int memory)
 {
 	for (u32 i = 0; i < actions && w; i++)
 		if (a[i].kind == kind)
@@ -111,20 +146,20 @@ static void capture(struct control *c, u64 *w, u64 *end, u32 t, u64 slot, struct
    what the thunk is to do, or 0 (ENTER_RETRY) if that is for the slow path to say. */
 hidden int quick_enter(u64 slot, struct function f, const struct callregs *r)
 {
-	int graph = fentry_config.mode == MODE_GRAPH, memory = 0;
+	int graph = fentry_config.mode == MODE_GRAPH;
 	u32 actions, t;
 	const struct action *a = quick_actions(f, &actions);
 	struct control *c = a && images_armed() && !(graph && extra_shadow()) ? quick_block() : 0;
 	if (!c)
 		return 0;
-	if (!conditions_hold(c, f, slot, r, a, actions))
+	struct wanted n = wanted_of(f.image, a, actions, ACT_ARGS);
+	if (n.conditions && !conditions_hold(c, f, slot, r, a, actions))
 		return ENTER_SKIP;
 	u64 top = c->top, ret = graph ? call_return(r, slot) : 0;
 	struct function old;
 	if (graph && (slot >= top || slot < c->lo || image_returns_to(ret, &old)))
 		return 0;
-	u32 n = words_of(f.image, a, actions, ACT_ARGS, &memory);
-	u64 *w = quick_reserve(c, n, &t);
+	u64 *w = reserve(c, n.words, &t);
 	if (!w)
 		return 0;
 	store(w, (u64)trace_id(f) << 32 | t);
@@ -133,7 +168,8 @@ hidden int quick_enter(u64 slot, struct function f, const struct callregs *r)
 		*shadow_prev(slot) = top;
 		store(&c->top, slot);
 	}
-	capture(c, w + 1, w + n, t, slot, f, r, a, actions, ACT_ARGS, memory);
+	if (!n.only || !capture_registers(w + 1, t, 0, r, n.only))
+		capture_all(c, w + 1, w + n.words, t, slot, f, r, a, actions, ACT_ARGS, n.memory);
 	return ENTER_DONE;
 }
 
@@ -141,18 +177,18 @@ hidden int quick_enter(u64 slot, struct function f, const struct callregs *r)
    path. */
 hidden int quick_leave(u64 slot, struct function f, const struct callregs *r)
 {
-	int memory = 0;
 	u32 actions, t;
 	const struct action *a = quick_actions(f, &actions);
 	struct control *c = a && !extra_shadow() ? quick_block() : 0;
 	if (!c || c->top != slot)
 		return 0;
-	u32 n = words_of(f.image, a, actions, ACT_RESULT, &memory);
-	u64 *w = quick_reserve(c, n, &t);
+	struct wanted n = wanted_of(f.image, a, actions, ACT_RESULT);
+	u64 *w = reserve(c, n.words, &t);
 	if (!w)
 		return 0;
 	store(w, (u64)(trace_id(f) | FT_ID_EXIT) << 32 | t);
 	store(&c->top, *shadow_prev(slot)); /* a handler that leaves by a jump must not end the call again */
-	capture(c, w + 1, w + n, t, slot, f, r, a, actions, ACT_RESULT, memory);
+	if (!n.only || !capture_registers(w + 1, t, 1, r, n.only))
+		capture_all(c, w + 1, w + n.words, t, slot, f, r, a, actions, ACT_RESULT, n.memory);
 	return 1;
 }
