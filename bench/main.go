@@ -32,6 +32,7 @@ var tables = []struct {
 	{"instructions", (*bench).instructions},
 	{"off", (*bench).off},
 	{"walk", (*bench).walk},
+	{"args", (*bench).args},
 	{"attach", (*bench).attach},
 	{"control", (*bench).control},
 	{"programs", (*bench).programs},
@@ -45,7 +46,7 @@ var tables = []struct {
 }
 
 func main() {
-	only := flag.String("only", "", "comma separated `tables`: call, instructions, off, walk, attach, control, programs, installed, go, patch, read, export, view, mcount")
+	only := flag.String("only", "", "comma separated `tables`: call, instructions, off, walk, args, attach, control, programs, installed, go, patch, read, export, view, mcount")
 	rounds := flag.Int("rounds", 5, "measure each variant `N` times")
 	quick := flag.Bool("quick", false, "small inputs, to try the driver itself")
 	dir := flag.String("dir", "", "scratch `directory` on the disk traces shall go to (default a temporary one)")
