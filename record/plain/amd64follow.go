@@ -34,6 +34,7 @@ type stackFrame struct {
 	// args is a register, its number plus 1, that has been made the CFA before the stack was aligned: gcc keeps that in
 	// memory, and has it there again when the function ends. 0: none.
 	args int
+	held bool // the register has it
 }
 
 // common is what two frames of the same depth have in common.
@@ -43,7 +44,7 @@ func (s stackFrame) common(o stackFrame) stackFrame {
 		out.rbp, out.framed = s.rbp, true
 	}
 	if s.args == o.args {
-		out.args = s.args
+		out.args, out.held = s.args, s.held && o.held
 	}
 	return out
 }
@@ -159,6 +160,7 @@ func (w *amd64Follower) inst(pc uint64) bool {
 
 // behindCall goes on behind a call. One at the end of a function, or of a part of it, does not return.
 func (w *amd64Follower) behindCall(next uint64, s stackFrame) bool {
+	s.held = s.held && s.args-1 != argsRegister
 	k := w.f.containing(next - 1)
 	return k >= 0 && next == w.f.end(k) || w.reach(next, s)
 }
@@ -196,8 +198,50 @@ func (w *amd64Follower) usesReturn(in amd64.Inst, raw []byte, s stackFrame) bool
 	return s.framed && usesReturn(in, raw, &ehframe.Row{Reg: dwarfRBP, Off: s.rbp})
 }
 
+// The registers that gcc makes the CFA: one that calls change, or one that they keep if the first has something else, such
+// as the variables around a nested function.
+const (
+	argsRegister = 10 // r10
+	keptRegister = 13 // r13
+)
+
+// hold is the frame when an instruction may have written the register that is the CFA. It is the CFA still if it comes from
+// where gcc keeps it, in the aligned part of the stack: code that goes on on another stack loads such an address from elsewhere.
+func (s stackFrame) hold(in amd64.Inst, raw []byte) stackFrame {
+	r := s.args - 1
+	m, moves := in.Move(raw)
+	switch {
+	case s.args == 0:
+	case moves && !m.Store && m.Reg == r && m.Base == amd64.RBP, pops(in) == r:
+		s.held = s.aligned()
+	case in.Op == amd64.Other && (in.Enc != amd64.Legacy || in.MayWrite(r)): // other encodings have more operands than are looked at
+		s.held = false
+	}
+	return s
+}
+
+// pops is the register that an instruction pops, or -1.
+func pops(in amd64.Inst) int {
+	if in.Op != amd64.Pop || !legacy(in) || in.Opcode&^7 != 0x58 {
+		return -1
+	}
+	return int(in.Opcode&7) | int(in.REX&1)<<3
+}
+
+// resizes reports whether an instruction that writes the stack pointer aligns it, or makes room of any size.
+func resizes(in amd64.Inst) bool {
+	switch op := in.ModRM >> 3 & 7; in.Opcode {
+	case 0x81, 0x83:
+		return legacy(in) && op == 4
+	case 0x29, 0x2b:
+		return legacy(in)
+	}
+	return false
+}
+
 // step returns the frame behind an instruction that is no branch; false: it cannot be known.
 func (s stackFrame) step(in amd64.Inst, raw []byte) (stackFrame, bool) {
+	s = s.hold(in, raw)
 	if in.Prefix&amd64.PrefixOpSize != 0 && (in.Op == amd64.Push || in.Op == amd64.Pop || in.Op == amd64.Leave) {
 		return s, false
 	}
@@ -205,10 +249,9 @@ func (s stackFrame) step(in amd64.Inst, raw []byte) (stackFrame, bool) {
 	case amd64.Push:
 		return s.moved(8), true
 	case amd64.Pop:
-		if !legacy(in) || in.Opcode&^7 != 0x58 {
+		switch pops(in) {
+		case -1:
 			return s.moved(-8), legacy(in) && in.Opcode == 0x9d // popf; others may change any register
-		}
-		switch int(in.Opcode&7) | int(in.REX&1)<<3 {
 		case amd64.RSP:
 			return s, false
 		case amd64.RBP:
@@ -216,7 +259,7 @@ func (s stackFrame) step(in amd64.Inst, raw []byte) (stackFrame, bool) {
 		}
 		return s.moved(-8), true
 	case amd64.Leave:
-		out := stackFrame{depth: s.rbp - 8, args: s.args}
+		out := stackFrame{depth: s.rbp - 8, args: s.args, held: s.held}
 		if !s.framed {
 			out.depth = unknown
 		}
@@ -232,14 +275,16 @@ func (s stackFrame) step(in amd64.Inst, raw []byte) (stackFrame, bool) {
 		switch {
 		case m.Reg == amd64.RSP || m.Reg == amd64.RBP:
 			return s.lea(m)
-		case m.Base == amd64.RSP && s.depth == m.Disp:
-			s.args = m.Reg + 1
+		case m.Base == amd64.RSP && s.depth == m.Disp && (m.Reg == argsRegister || m.Reg == keptRegister):
+			s.args, s.held = m.Reg+1, true
 		}
 		return s, true
 	}
 	if !ofHighByte(in) {
 		if in.MayWrite(amd64.RSP) { // it is aligned, or makes room of any size, which a frame pointer has an end with
-			s.depth = unknown
+			if s.depth = unknown; !resizes(in) {
+				s.args = 0
+			}
 		}
 		if s.depth == unknown && !s.framed && s.args == 0 {
 			return s, false
@@ -287,7 +332,7 @@ func (s stackFrame) lea(m amd64.MemOp) (stackFrame, bool) {
 		base, known = s.depth, true
 	case m.Base == amd64.RBP && s.framed:
 		base, known = s.rbp, true
-	case m.Base == s.args-1:
+	case m.Base == s.args-1 && s.held && s.aligned():
 		base, known = 0, true
 	}
 	if m.Reg == amd64.RBP {

@@ -2,6 +2,7 @@ package plain
 
 import (
 	"debug/elf"
+	"encoding/hex"
 	"os"
 	"testing"
 
@@ -121,6 +122,61 @@ func TestUnlisted(t *testing.T) {
 	})
 }
 
+// finderOf finds the functions of some code, one at every so many bytes.
+func finderOf(b []byte, every int) *Finder {
+	const base = 0x401000
+	text := &code.Text{Regions: []code.Region{{Addr: base, Data: b, Name: ".text", Exact: true}}}
+	x := &Finder{file: new(elfio.File), text: text, m: amd64Machine{}, fixed: true}
+	for at := 0; at < len(b); at += every {
+		x.funcs = append(x.funcs, symbol.Func{Addr: base + uint64(at), Name: "f"})
+	}
+	x.decode(new(ehframe.Table))
+	return x
+}
+
+// TestFollowStacks: functions that align their stack are understood, those that end on another one are not.
+func TestFollowStacks(t *testing.T) {
+	const (
+		prologue = "4c8d5424084883e4e041ff72f8554889e541524883ec60"
+		aligned  = "lea 8(%rsp),%r10; and $-32,%rsp; push -8(%r10); push %rbp; mov %rsp,%rbp; push %r10; sub $0x60,%rsp; "
+	)
+	for _, c := range []struct {
+		name       string
+		ok         bool
+		code, text string
+	}{
+		{"as gcc ends", true, prologue + "ffd04883c460415a5d498d62f8c3",
+			aligned + "call *%rax; add $0x60,%rsp; pop %r10; pop %rbp; lea -8(%r10),%rsp; ret"},
+		{"with leave", true, prologue + "4189fa4c8b55f8c9498d62f8c3",
+			aligned + "mov %edi,%r10d; mov -8(%rbp),%r10; leave; lea -8(%r10),%rsp; ret"},
+		{"with room of any size", true, prologue + "4829c4ffd04c8b55f8c9498d62f8c3",
+			aligned + "sub %rax,%rsp; call *%rax; mov -8(%rbp),%r10; leave; lea -8(%r10),%rsp; ret"},
+		{"saves and loads an address", false, "534c8d5424104c89174989f2498d62f05bc3",
+			"push %rbx; lea 16(%rsp),%r10; mov %r10,(%rdi); mov %rsi,%r10; lea -16(%r10),%rsp; pop %rbx; ret"},
+		{"the same in rax", false, "53488d4424104889074889f0488d60f05bc3",
+			"push %rbx; lea 16(%rsp),%rax; mov %rax,(%rdi); mov %rsi,%rax; lea -16(%rax),%rsp; pop %rbx; ret"},
+		{"the same in memory", false, "4c8d5424084c89174c8b16498d62f8c3",
+			"lea 8(%rsp),%r10; mov %r10,(%rdi); mov (%rsi),%r10; lea -8(%r10),%rsp; ret"},
+		{"pops from another stack", false, "4c8d5424084152488927488b26415a498d62f8c3",
+			"lea 8(%rsp),%r10; push %r10; mov %rsp,(%rdi); mov (%rsi),%rsp; pop %r10; lea -8(%r10),%rsp; ret"},
+		{"another address when it ends", false, prologue + "4989f2c9498d62f8c3",
+			aligned + "mov %rsi,%r10; leave; lea -8(%r10),%rsp; ret"},
+		{"what a call has left", false, prologue + "415affd0c9498d62f8c3",
+			aligned + "pop %r10; call *%rax; leave; lea -8(%r10),%rsp; ret"},
+		{"what an instruction of BMI has made", false, prologue + "c462c0f2d6c9498d62f8c3",
+			aligned + "andn %rsi,%rdi,%r10; leave; lea -8(%r10),%rsp; ret"},
+	} {
+		b, err := hex.DecodeString(c.code)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := finderOf(b, len(b))
+		if _, ok := x.m.follower(x).follow(0); ok != c.ok {
+			t.Errorf("%s: understood: %v; %s", c.name, ok, c.text)
+		}
+	}
+}
+
 // FuzzFollow: whatever the code, and wherever functions begin in it, it is followed to an end, and a function that is
 // understood returns with the stack as it came.
 func FuzzFollow(f *testing.F) {
@@ -131,13 +187,8 @@ func FuzzFollow(f *testing.F) {
 		if len(b) == 0 || len(b) > 1<<12 || every == 0 {
 			return
 		}
-		const base = 0x401000
-		text := &code.Text{Regions: []code.Region{{Addr: base, Data: b, Name: ".text", Exact: true}}}
-		x := &Finder{file: new(elfio.File), text: text, m: amd64Machine{}, fixed: true}
-		for at := 0; at < len(b); at += int(every) {
-			x.funcs = append(x.funcs, symbol.Func{Addr: base + uint64(at), Name: "f"})
-		}
-		x.decode(new(ehframe.Table))
+		x := finderOf(b, int(every))
+		text := x.text
 		for i := range x.funcs {
 			if e := x.Entry(i); e.Refusal == "" && !e.Untabled {
 				t.Errorf("function %d has unwind information", i)
