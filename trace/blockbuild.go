@@ -342,6 +342,10 @@ func (b *blockBuilder) step(w *word, d *decoder, fk *forker, f *forks) {
 	}
 	switch w.code {
 	case wEntry, wExit, wCall, wSysEnter:
+	case wDepth: // no event, but the end of one may end others
+		if w.arg&format.DepthEnd != 0 {
+			blk.flags &^= format.BlockPlain
+		}
 	case wResync, wSysExit: // which may end calls that have no exit
 		blk.flags &^= format.BlockPlain
 	case wGap, wLost:
@@ -377,8 +381,8 @@ func (b *blockBuilder) chunk(d *decoder, w *word) {
 			}
 		}
 	}
-	// The calls that are open at a thread's end have ended by the word before it.
-	if b.words < max(2, b.sizes.least) || w.code == wThreadEnd {
+	// The calls that are open at a thread's end have ended by the word before it, and how deep a call is belongs to its entry.
+	if b.words < max(2, b.sizes.least) || w.code == wThreadEnd || w.code == wDepth {
 		return
 	}
 	if (len(b.seen)+b.saver.cost(b.fl))*b.sizes.worth > b.words {

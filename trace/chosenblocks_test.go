@@ -1,10 +1,13 @@
 package trace
 
 import (
+	"fmt"
 	"io"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // countedReads counts the bytes that are read.
@@ -67,8 +70,15 @@ func TestChosenBlocksRead(t *testing.T) {
 	}
 }
 
-// TestWalkShortRoots: a walk for long calls inside of a function decodes no blocks in which all of its calls are short.
+// TestWalkShortRoots: a walk for long calls inside of a function decodes no blocks in which all of its calls are short, not
+// even if calls say how deep in their stacks they are, as those of Go do.
 func TestWalkShortRoots(t *testing.T) {
+	for _, deep := range []bool{false, true} {
+		t.Run(fmt.Sprint(deep), func(t *testing.T) { walkShortRoots(t, deep) })
+	}
+}
+
+func walkShortRoots(t *testing.T, deep bool) {
 	const root = 1
 	k, now, written := oneTask(t)
 	for i := range 200_000 {
@@ -77,8 +87,14 @@ func TestWalkShortRoots(t *testing.T) {
 			long = 50_000
 		}
 		k.Enter(now, root)
+		if deep {
+			k.record(now, format.RecDepth, 8)
+		}
 		k.Enter(now+2, 2)
 		k.Exit(now+4+long, 2)
+		if deep {
+			k.record(now+6+long, format.RecDepth, 8|format.DepthEnd)
+		}
 		k.Exit(now+6+long, root)
 		now += 10 + long
 	}

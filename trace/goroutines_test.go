@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -202,6 +203,25 @@ func TestGoroutinesIndex(t *testing.T) {
 			g := GraphOptions{From: o.From, To: o.To}
 			if diff := cmp.Diff(seeTree(t, plain, g), seeTree(t, indexed, g)); diff != "" {
 				t.Fatalf("seed %d, the graph: %s", seed, diff)
+			}
+			long := func(tr *Trace) string { // what a walk for long calls has besides may depend on the index
+				var s strings.Builder
+				c := Calls{Threshold: int64(1000 + len(o.Tasks)*20_000)}
+				err := tr.Walk(WalkOptions{From: o.From, To: o.To, Calls: c}, func(ev *Event) error {
+					if ev.Kind != Entry && ev.Dur >= c.Threshold {
+						seeEvent(&s, ev)
+					}
+					return nil
+				})
+				return fmt.Sprint(s.String(), err)
+			}
+			if diff := cmp.Diff(long(plain), long(indexed)); diff != "" {
+				t.Fatalf("seed %d, %+v, long calls: %s", seed, o, diff)
+			}
+			r.Calls = randomCalls(rng)
+			g.Calls = r.Calls
+			if diff := cmp.Diff(seeRows(t, plain, r)+seeTree(t, plain, g), seeRows(t, indexed, r)+seeTree(t, indexed, g)); diff != "" {
+				t.Fatalf("seed %d, the report and graph of %+v: %s", seed, r, diff)
 			}
 		}
 	}

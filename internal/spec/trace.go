@@ -286,7 +286,7 @@ var Index = []Field{
 // IndexMagic begins the file index; the sizes are in bytes.
 const (
 	IndexMagic   = "FENTRYX1"
-	IndexVersion = 6
+	IndexVersion = 7
 	IndexHeader  = 64
 	SegmentMagic = 0x47455358
 	SegmentSize  = 88
@@ -295,7 +295,7 @@ const (
 // IndexHead is the header of the file index.
 var IndexHead = []Field{
 	{"MAGIC", 0, "char[8]", "", `the bytes "FENTRYX1"`},
-	{"VERSION", 8, "u32", "", "version of this file, 5; a reader ignores a file of any other"},
+	{"VERSION", 8, "u32", "", "version of this file, `INDEX_VERSION`; a reader ignores a file of any other"},
 	{"IDENTITY", 16, "u8[24]", "", "`COUNTER`, `MONOTONIC` and `REALTIME` of the header of `events`"},
 	{"CRC", 60, "u32", "", "CRC-32C of the 60 bytes before"},
 }
