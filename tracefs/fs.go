@@ -4,6 +4,7 @@ package tracefs
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -34,7 +35,8 @@ type FS struct {
 	scannedUntil uint64
 	profile      profile
 	images       map[trace.ImageID]bool // that were looked at for functions
-	console      func(text []byte)      // gets what is dumped
+	console      *console               // gets what is dumped; nil: nobody does
+	failed       string                 // why the last dump, or snapshot, could not be made
 
 	stop chan struct{}
 }
@@ -231,6 +233,18 @@ func (fs *FS) open() (*trace.Trace, error) {
 	return t, nil
 }
 
+// fails says on the console, once, why something cannot be dumped or kept, as there may be nobody who reads a file.
+func (fs *FS) fails(err error) {
+	text := ""
+	if err != nil && !errors.Is(err, ErrOver) {
+		text = fmt.Sprintf("# no dump, or no snapshot: %v\n", err)
+	}
+	if text != fs.failed {
+		fs.console.put([]byte(text))
+		fs.failed = text
+	}
+}
+
 // How often calls of functions with probes are looked for, and readers of trace_pipe look for events, at least. A look
 // that takes long is followed by a longer pause.
 const (
@@ -245,9 +259,11 @@ func (fs *FS) watch() {
 		fs.mu.Lock()
 		_ = fs.scan() // who reads next gets the error
 		if slices.ContainsFunc(fs.instances(), (*instance).wantsCopy) {
-			if t, err := fs.open(); err == nil {
+			t, err := fs.open() // what could not be made is tried again
+			if err == nil {
 				t.Close()
 			}
+			fs.fails(err)
 		}
 		_ = fs.count()
 		fs.mu.Unlock()

@@ -144,16 +144,13 @@ func (in *instance) wantsCopy() bool { return in.asked || len(in.dumps) > 0 }
 
 // dump writes what a copy of the buffer has to the console.
 func (in *instance) dump(t *trace.Trace) error {
-	cpus := in.dumps
-	in.dumps = nil
-	for _, cpu := range cpus {
-		text, _, err := in.text(t, cpu, 0, false)
+	for len(in.dumps) > 0 {
+		text, _, err := in.text(t, in.dumps[0], 0, false)
 		if err != nil {
 			return err
 		}
-		if in.fs.console != nil {
-			in.fs.console(text)
-		}
+		in.fs.console.put(text)
+		in.dumps = in.dumps[1:]
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/fentry-dev/fentry/internal/fuse"
 )
@@ -22,7 +23,7 @@ import (
 type Options struct {
 	Name string // what it says of itself as the device in the list of mounts is "tracefs"; this is behind the dot of its type
 	// Console gets the text of the buffer when a function with the command dump or cpudump is called; nil: nobody does. It
-	// must not use the files.
+	// must not use the files, and may take as long as it wants: what there is no room for meanwhile is counted.
 	Console func(text []byte)
 }
 
@@ -40,13 +41,16 @@ func Mount(dir string, t Target, o Options) (*Mounted, error) {
 	if err != nil {
 		return nil, err
 	}
-	state.console = o.Console
+	state.console = newConsole(o.Console)
 	server, err := fuse.Mount(dir, newTop(state.top), fuse.Options{Source: "tracefs", Name: o.Name})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	m := &Mounted{fs: state, server: server}
 	go state.watch()
+	if state.console != nil {
+		go state.console.run()
+	}
 	return m, nil
 }
 
@@ -60,8 +64,10 @@ func (m *Mounted) Wait() {
 func (m *Mounted) end() { m.once.Do(func() { close(m.fs.stop) }) }
 
 // Unmount unmounts it: readers that wait get the end of the file. Files that stay open can be used until they are closed.
+// It waits a second, at most, for the console to take what is there for it.
 func (m *Mounted) Unmount() error {
 	m.end()
+	defer m.fs.console.end(time.Second)
 	return m.server.Unmount()
 }
 
