@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 
 	"github.com/fentry-dev/fentry/internal/parquet"
 )
@@ -69,6 +70,7 @@ type run struct {
 	host, program string
 	number        string
 	all           map[string]*table
+	made          []string // directories, each before those in it
 }
 
 // part is the directory of the run below those of tables.
@@ -79,7 +81,7 @@ func (r *run) part() string {
 // table begins a table.
 func (r *run) table(name string) (*table, error) {
 	dir := path.Join(name, r.part())
-	if err := r.root.MkdirAll(dir, 0o777); err != nil {
+	if err := r.makeDir(dir); err != nil {
 		return nil, err
 	}
 	file := r.number + r.kind.suffix
@@ -98,7 +100,23 @@ func (r *run) table(name string) (*table, error) {
 	return t, err
 }
 
-// close gives the files their names. With an error they are removed.
+// makeDir makes a directory, and those that it is in, which are not there yet.
+func (r *run) makeDir(dir string) error {
+	if parent := path.Dir(dir); parent != "." {
+		if err := r.makeDir(parent); err != nil {
+			return err
+		}
+	}
+	err := r.root.Mkdir(dir, 0o777)
+	if err == nil {
+		r.made = append(r.made, dir)
+	} else if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// close gives the files their names. With an error they are removed, as are directories that have been made for them.
 func (r *run) close(err error) error {
 	for _, name := range order {
 		if t := r.all[name]; t != nil {
@@ -113,6 +131,11 @@ func (r *run) close(err error) error {
 			err = r.root.Rename(t.tmp, t.name)
 		} else if t != nil {
 			_ = r.root.Remove(t.tmp)
+		}
+	}
+	for _, dir := range slices.Backward(r.made) {
+		if err != nil {
+			_ = r.root.Remove(dir) // not if others have put something there
 		}
 	}
 	return err

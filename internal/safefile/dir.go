@@ -72,7 +72,7 @@ func (d *Dir) OpenDir(name string) (*Dir, error) {
 	return &Dir{os.NewFile(uintptr(fd), d.path(name))}, nil
 }
 
-// Root returns the directory as one in which paths can be used.
+// Root returns the directory as one in which paths can be used. It needs /proc, and names files below it by that.
 func (d *Dir) Root() (*os.Root, error) { return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", d.Fd())) }
 
 // Open opens a regular file for reading.
