@@ -23,6 +23,14 @@ type loadedLibraries struct {
 	*libraries
 	executed *executed
 	files    []*executedFile // guarded by executed.mu
+	plans    map[loadedFile]*executedFile
+}
+
+// loadedFile is what a library's plan depends on: the file as it is, where there is room, and whether a pattern names it.
+type loadedFile struct {
+	identity, path string
+	at             uint64
+	named          bool
 }
 
 // libraries returns what plans libraries of processes that run already; nil: none are to be recorded.
@@ -34,7 +42,7 @@ func (e *executed) libraries(o *Options) (func(path string, f *os.File, at uint6
 	if err != nil {
 		return nil, err
 	}
-	e.loaded = &loadedLibraries{libraries: l, executed: e}
+	e.loaded = &loadedLibraries{libraries: l, executed: e, plans: make(map[loadedFile]*executedFile)}
 	return e.loaded.plan, nil
 }
 
@@ -54,7 +62,7 @@ func (l *loadedLibraries) results() ([]Library, []string) {
 	return l.libraries.results()
 }
 
-// plan plans a library of a process, which has it at a path.
+// plan plans a library of a process, which has it at a path. One that is loaded again at the same place has the same plan.
 func (l *loadedLibraries) plan(path string, f *os.File, at uint64) *patch.Memory {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil || !isLibrary(f, l.machine) {
@@ -64,7 +72,12 @@ func (l *loadedLibraries) plan(path string, f *os.File, at uint64) *patch.Memory
 	if !named && !l.syscalls {
 		return nil
 	}
+	key := loadedFile{identity(&st), path, at, named}
+	if x := l.plans[key]; x != nil {
+		return x.memory
+	}
 	x := &executedFile{}
+	l.plans[key] = x
 	lib, first := l.note(fileID{st.Dev, st.Ino}, path)
 	lib.silent = !named
 	var err error

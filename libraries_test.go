@@ -15,6 +15,7 @@ import (
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -209,5 +210,33 @@ func TestLibraryNames(t *testing.T) {
 	}
 	if tab, err := l.names(1); tab != nil || err != nil {
 		t.Errorf("%v, %v", tab, err)
+	}
+}
+
+// A library that a process loads again and again at one place is planned once, and at each other place once more.
+func TestLoadedAgain(t *testing.T) {
+	if !session.CanFollow() {
+		t.Skip("processes are attached to on x86-64")
+	}
+	o := Options{Libraries: []string{"libx"}, Logf: t.Logf}
+	e := newExecuted(&o)
+	e.options.Running, e.options.Keep = true, true
+	plan, err := e.libraries(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.close()
+	path := someLibrary(t)
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	plans := map[*patch.Memory]bool{}
+	for i := range 10 {
+		plans[plan(path, f, 0x100000<<(i/5))] = true
+	}
+	if len(plans) != 2 || plans[nil] || len(e.loaded.files) != 2 {
+		t.Errorf("%d plans of %d", len(plans), len(e.loaded.files))
 	}
 }
