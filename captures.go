@@ -119,7 +119,7 @@ type wish struct {
 // other values than a caller has given them.
 func (c *capturing) wishes(p *Program, o *patch.Options) map[uint64]*wish {
 	out := make(map[uint64]*wish)
-	selected := o.Select.In(p.Path)
+	selected := o.Chosen().In(p.Path)
 	filters := make([]*record.Filter, len(c.rules))
 	for i := range c.rules {
 		filters[i] = c.rules[i].filter.In(p.Path)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -161,7 +162,7 @@ func (c *controlled) calls() map[string]uint64 {
 // were attached to; a set that is refused changes nothing. In round r each function is called 1<<r times, so the sum says
 // in which rounds it was recorded.
 func TestControlSettings(t *testing.T) {
-	testSettings(t, settingRounds{
+	testSettings(t, fentry.Options{}, settingRounds{
 		{"", 0, map[string]int{"outer": 1, "middle": 1, "leaf": 3, "other": 1}},
 		{"set_ftrace_filter = middle", 0, map[string]int{"middle": 1}},
 		{"set_ftrace_filter += lea*", 0, map[string]int{"middle": 1, "leaf": 3}},
@@ -182,13 +183,53 @@ func TestControlSettings(t *testing.T) {
 
 // The tracer is changed while calls are open, with filters and limits beside it.
 func TestControlTracer(t *testing.T) {
-	testSettings(t, settingRounds{
+	testSettings(t, fentry.Options{}, settingRounds{
 		{"current_tracer = function; set_ftrace_filter = middle, leaf", 0, map[string]int{"middle": 1, "leaf": 3}},
 		{"current_tracer = function_graph; max_graph_depth = 1; set_ftrace_filter =; set_graph_function = outer other", 0, map[string]int{"outer": 1, "other": 1}},
 		{"current_tracer = function", 0, map[string]int{"outer": 1, "middle": 1, "leaf": 3, "other": 1}},
 		{"current_tracer = count", 18, map[string]int{"outer": 1, "middle": 1, "leaf": 3, "other": 1}},
 		{"current_tracer = function_graph", 0, map[string]int{"outer": 1, "other": 1}},
 	})
+}
+
+// Functions that are available begin switched off, and without jumps soon, and are switched on like those that were chosen
+// at the beginning; others cannot be.
+func TestControlAvailable(t *testing.T) {
+	var o fentry.Options
+	for filter, patterns := range map[**record.Filter][]string{&o.Plan.First: {"outer"}, &o.Plan.Select: {"outer", "other", "leaf"}} {
+		var err error
+		if *filter, err = record.NewFilter(patterns, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testSettings(t, o, settingRounds{
+		{"", 0, map[string]int{"outer": 1}},
+		{"max_graph_depth = 1", 0, map[string]int{"outer": 1}},
+		{"set_ftrace_filter += other", 0, map[string]int{"outer": 1, "other": 1}},
+		{"max_graph_depth = 0; set_ftrace_filter += middle", 43, map[string]int{"outer": 1, "other": 1}},
+		{"set_ftrace_filter = leaf", 0, map[string]int{"leaf": 3}},
+		{"set_ftrace_filter =; max_graph_depth = 0", 0, map[string]int{"outer": 1, "other": 1, "leaf": 3}},
+	})
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startControlled(t, attached, o, "-fpatchable-function-entry=5")
+			if got := c.control("set_ftrace_filter"); got != "outer" {
+				t.Errorf("set_ftrace_filter is %q", got)
+			}
+			site := func(name string) string { return string(c.code(name)[:5]) }
+			off := site("middle") // is not prepared
+			for deadline := time.Now().Add(time.Minute); site("other") != off; time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("other begins with %x", site("other"))
+				}
+			}
+			if on := site("outer"); on == off {
+				t.Errorf("outer begins with %x", on)
+			}
+			c.in.Close()
+			<-c.ended
+		})
+	}
 }
 
 // settingRounds are what is set, and what has to be recorded then.
@@ -199,10 +240,11 @@ type settingRounds []struct {
 }
 
 // testSettings makes settings in programs that were started and in those that were attached to.
-func testSettings(t *testing.T, rounds settingRounds) {
+func testSettings(t *testing.T, o fentry.Options, rounds settingRounds) {
+	o.Buffer = 32 << 20
 	for name, attached := range map[string]bool{"started": false, "attached": true} {
 		t.Run(name, func(t *testing.T) {
-			c := startControlled(t, attached, fentry.Options{Buffer: 32 << 20}, "-fpatchable-function-entry=5")
+			c := startControlled(t, attached, o, "-fpatchable-function-entry=5")
 			want := map[string]uint64{}
 			for i, r := range rounds {
 				if r.set != "" {

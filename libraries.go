@@ -286,10 +286,10 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 // key is what a library's copy depends on: the file, all options, and the fentry that makes it.
 func (l *libraries) key(plan *patch.Options, find record.Options, capturing *capturing, st *unix.Stat_t) string {
 	o := *plan
-	o.Select, o.Roots, o.Hide, o.Without, o.Actions = nil, nil, nil, nil, nil
+	o.Select, o.First, o.Roots, o.Hide, o.Without, o.Actions = nil, nil, nil, nil, nil, nil
 	find.Named = nil
 	return cache.Key("library", l.own, identity(st), fmt.Sprintf("%+v %+v %q", o, find, l.symbols.DebugDirs), capturing.Key(),
-		plan.Select.Key(), plan.Roots.Key(), plan.Hide.Key(), plan.Without.Key(), plan.Actions.Key())
+		plan.Select.Key(), plan.First.Key(), plan.Roots.Key(), plan.Hide.Key(), plan.Without.Key(), plan.Actions.Key())
 }
 
 // keep puts a copy into the cache, or if there is none into memory, or among temporary files.

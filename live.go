@@ -105,6 +105,11 @@ func (l *tables) match(pattern string) (func(trace.ImageID) ([]uint32, error), e
 	if err != nil {
 		return nil, err
 	}
+	return l.matching(f), nil
+}
+
+// matching returns which functions of an image a filter chooses, by local id.
+func (l *tables) matching(f *record.Filter) func(trace.ImageID) ([]uint32, error) {
 	return func(image trace.ImageID) (ids []uint32, err error) {
 		t := l.table(image)
 		if t == nil {
@@ -117,7 +122,7 @@ func (l *tables) match(pattern string) (func(trace.ImageID) ([]uint32, error), e
 			}
 		}
 		return ids, nil
-	}, nil
+	}
 }
 
 // Open writes what is in the buffer to a directory, as Snapshot does, and opens it. Nobody else may use the directory

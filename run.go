@@ -454,8 +454,27 @@ func (r *run) controlled(so *session.Options) {
 	r.doings = &doings{r: r, l: t, notes: make(map[trace.ImageID]map[uint32]string)}
 	so.Doing = r.doings.understand
 	so.Match, so.Depth, so.Threshold = t.match, r.o.Plan.Depth, r.o.Plan.Threshold
+	if first := r.o.Plan.First; first != nil {
+		so.First, so.FirstText = r.first(t.matching(first)), first.String()
+	}
 	if r.o.Live != nil {
 		so.Live = func(l *session.Live) { r.o.Live(&Live{Live: l, tables: t}) }
+	}
+}
+
+// first is the functions of an image that are recorded from the beginning, by local id: as they were planned, or match.
+func (r *run) first(match func(trace.ImageID) ([]uint32, error)) func(trace.ImageID) ([]uint32, error) {
+	return func(image trace.ImageID) (ids []uint32, err error) {
+		_, plan := r.planOf(image)
+		if plan == nil {
+			return match(image)
+		}
+		for i := range plan.Functions {
+			if fn := &plan.Functions[i]; fn.ID != 0 && !fn.Off() {
+				ids = append(ids, fn.ID)
+			}
+		}
+		return ids, nil
 	}
 }
 

@@ -229,6 +229,7 @@ func (l *layout) rest(rt *elfio.File) error {
 	if err := l.roots(); err != nil {
 		return err
 	}
+	l.off()
 	if l.hidden != nil {
 		l.runtime.hidden = l.bitmap(".fentry.without", l.hidden)
 	}
@@ -503,6 +504,20 @@ func (l *layout) roots() error {
 	}
 	l.runtime.roots = l.bitmap(".fentry.roots", bits)
 	return nil
+}
+
+// off lays out the bitmap of functions that are off at first.
+func (l *layout) off() {
+	bits, any := make([]byte, l.bitmapSize()), false
+	for i := range l.p.Functions {
+		if fn := &l.p.Functions[i]; fn.ID != 0 && fn.off {
+			bits[fn.ID/8] |= 1 << (fn.ID % 8)
+			any = true
+		}
+	}
+	if any {
+		l.runtime.off = l.bitmap(".fentry.off", bits)
+	}
 }
 
 // bitmapSize is the size of a bitmap indexed by site id.

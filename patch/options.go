@@ -131,6 +131,9 @@ type Options struct {
 
 	// Select chooses the functions to trace; nil: all.
 	Select *record.Filter
+	// First is which of the functions that Select chooses are recorded from the beginning; nil: all. Those that are not are
+	// off until a recorder switches them on, and if something is to be done at their calls, as if Select did not choose them.
+	First *record.Filter
 	// NoFunctions leaves out all functions, whatever Select says: only system calls are recorded.
 	NoFunctions bool
 	// Without is functions that are not traced whatever Select says; nil: none.
@@ -199,6 +202,14 @@ type Options struct {
 	Dir     string // trace directory of a program that runs alone; "": fentry.data
 	Policy  uint32 // what to do when buffers are full: 0 wait, 1 drop, 2 overwrite
 	Path    string // path of the image, for people and for patterns; recorded in the trace
+}
+
+// Chosen is what chooses the functions that are recorded from the beginning; nil: all are.
+func (o *Options) Chosen() *record.Filter {
+	if o.First != nil {
+		return o.First
+	}
+	return o.Select
 }
 
 // leavesOut reports whether Without or MinSize leaves a function out, in an image with the given build-id in hex digits.

@@ -37,6 +37,7 @@ type Func struct {
 	ID     uint32 // 1-based index among the traced functions by address; 0 if not traced
 	Action Action
 
+	off   bool // it begins switched off
 	quiet bool // it is traced for its actions alone, and its calls are not recorded
 	role  role // what it is to the runtime, if it is traced
 
@@ -47,8 +48,11 @@ type Func struct {
 	first     uint32 // index of the first one among those of all functions
 }
 
+// Off reports whether a traced function is off until a recorder switches it on ([Options].First).
+func (f *Func) Off() bool { return f.off }
+
 // Plan says what to do with one image. It is data: until it is applied, the Action of every function may be edited,
-// and so may Options, except Select, Without, MinSize and Keep, which only [New] uses. Methods return results for the plan as it is
+// and so may Options, except Select, First, Without, MinSize and Keep, which only [New] uses. Methods return results for the plan as it is
 // when they are called ([Plan.Build]). Everything else is read-only.
 //
 // All addresses are link-time addresses of the image. A plan is not safe for concurrent use.
@@ -219,16 +223,20 @@ func (p *Plan) choose(sites []record.Site) {
 	buildID := hex.EncodeToString(p.BuildID)
 	p.Functions = bigslice.Make[Func](0, len(sites))
 	selected, hides := p.Options.Select.In(p.Options.Path), p.Options.hidden()
-	acts := p.Options.Actions.of(p.Options.Path)
+	acts, first := p.Options.Actions.of(p.Options.Path), p.Options.First.In(p.Options.Path)
 	for i := range sites {
 		s := &sites[i]
 		fn := Func{Site: s}
-		switch reason := p.flavour().refuses(s); {
+		reason := p.flavour().refuses(s)
+		chosen := reason == "" && !p.Options.NoFunctions && (selected == nil || selected.MatchSite(s)) && !p.Options.leavesOut(s, buildID)
+		wanted := reason == "" && (hides(s) || p.tells(s, selected))
+		off := chosen && !wanted && !first.MatchSite(s)
+		switch {
 		case reason != "":
 			fn.leave(reason)
-		case !p.Options.NoFunctions && (selected == nil || selected.MatchSite(s)) && !p.Options.leavesOut(s, buildID) || hides(s) ||
-			p.tells(s, selected):
-			fn.Action = Trace
+		case off && p.acts(&fn, acts(s)):
+		case chosen || wanted:
+			fn.Action, fn.off = Trace, off
 		case p.acts(&fn, acts(s)):
 		case !p.Options.Keep && isCall(s.Kind):
 			fn.Action = Nop

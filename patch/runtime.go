@@ -26,6 +26,7 @@ type runtime struct {
 	config uint64 // what the process is told
 	image  uint64 // what the image is told
 	roots  uint64 // bitmap of graph roots, 0 for none
+	off    uint64 // bitmap of functions that are off at first, 0 for none
 	hidden uint64 // bitmap of functions that are left out with all inside them, 0 for none
 
 	table    uint64 // .fentry.sites
@@ -198,6 +199,9 @@ func (l *layout) config() (config, image []byte, err error) {
 	}
 	if r.roots != 0 {
 		m.Roots = int64(r.roots - r.image)
+	}
+	if r.off != 0 {
+		m.Off = int64(r.off - r.image)
 	}
 	if r.hidden != 0 {
 		m.Without = int64(r.hidden - r.image)

@@ -17,3 +17,18 @@ func (f *Filter) Key() string {
 	}
 	return b.String()
 }
+
+// String is the patterns as they were given, with a ! before those that exclude functions.
+func (f *Filter) String() string {
+	if f == nil {
+		return ""
+	}
+	var all []string
+	for i := range f.include.rules {
+		all = append(all, f.include.rules[i].text)
+	}
+	for i := range f.exclude.rules {
+		all = append(all, "!"+f.exclude.rules[i].text)
+	}
+	return strings.Join(all, " ")
+}

@@ -169,6 +169,10 @@ func (s *session) openControl(pids []int) {
 	s.control.detach, s.control.stop = make(chan struct{}), make(chan struct{})
 	s.control.asking = make(map[net.Conn]bool)
 	s.setting.now.depth, s.setting.now.thresh = s.o.Depth, s.o.Threshold
+	if s.o.First != nil {
+		s.setting.now.filter = choice{rules: []rule{{adds: true, pattern: s.o.FirstText, ids: s.o.First}}, only: true}
+		s.setting.quiet = time.Now()
+	}
 	s.control.serves.Go(func() { s.reapply(s.control.stop) })
 	if p := s.o.Pipe; p != nil {
 		s.control.serves.Go(func() { s.obeyPipe(p) })

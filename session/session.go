@@ -86,6 +86,10 @@ type Options struct {
 	// Match understands a pattern of names ([Control]), and returns which functions of an image it matches, by local id:
 	// none of one that is not known. It can be called concurrently, with what it returns. nil: functions have no names.
 	Match func(pattern string) (func(trace.ImageID) ([]uint32, error), error)
+	// First returns which functions of an image plans have switched on (patch.Options.First), by local id, and can be called
+	// concurrently; FirstText are the patterns that choose them. nil: all.
+	First     func(trace.ImageID) ([]uint32, error)
+	FirstText string
 	// Doing understands what is to be done at calls, as the settings trigger, arguments and results of [Control] say it. An
 	// error in what they say is a *SpecError. nil: that cannot be changed.
 	Doing func(setting, spec string) (*Doing, error)

@@ -440,7 +440,7 @@ func (s *session) come() {
 }
 
 // noFunction is said where a pattern matches none.
-const noFunction = "no function matches that was chosen when the recording began"
+const noFunction = "no function matches that was chosen when the recording began (record -F, --available)"
 
 // rulesOf understands the patterns of a command. Each must match a function that there is.
 func (s *session) rulesOf(c *command, images map[trace.ImageID]int) (rules []rule, err *ControlError) {

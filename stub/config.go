@@ -80,6 +80,7 @@ type Image struct {
 	Original int64  // ... that is patched: distance to what [GoOriginal] makes; 0: none
 	Deep     uint32 // ... the bit of an id, as slow paths get it, of events that have a record DEPTH
 	Without  int64  // distance to a bitmap of the ids whose thunks call the routines that hide a call; 0: none
+	Off      int64  // distance to a bitmap of the ids that are off until a recorder switches them on; 0: none
 	Unwind   int64  // distance to a search table of unwind information; 0: that of the program headers
 	Actions  int64  // distance to the table that [AppendActions] makes; 0: none
 	Table    int64  // distance to the section .fentry.sites; 0: none
@@ -150,6 +151,7 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	le.PutUint64(b[format.ImageOSwitches:], uint64(m.Switches))
 	le.PutUint64(b[format.ImageORoots:], uint64(m.Roots))
 	le.PutUint64(b[format.ImageOWithout:], uint64(m.Without))
+	le.PutUint64(b[format.ImageOOff:], uint64(m.Off))
 	le.PutUint64(b[format.ImageOUnwind:], uint64(m.Unwind))
 	le.PutUint64(b[format.ImageOActions:], uint64(m.Actions))
 	le.PutUint64(b[format.ImageOTable:], uint64(m.Table))

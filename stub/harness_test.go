@@ -43,6 +43,7 @@ type buildOptions struct {
 	behind bool                // sites are behind the prologue
 	roots  []string            // graph roots
 	hidden []string            // left out with all inside them
+	off    []string            // until a recorder switches them on
 	acts   map[string][]Action // by function, whose id is not set
 	skip   func(name string) bool
 	leaves bool // functions that have actions return by way of the slow path, too
@@ -85,6 +86,8 @@ harness_thunks: .zero %[1]d
 harness_frames: .zero %[2]d
 	.globl harness_roots
 harness_roots: .zero %[3]d
+	.globl harness_off
+harness_off: .zero %[3]d
 	.globl harness_hidden
 harness_hidden: .zero %[3]d
 	.balign 8
@@ -252,6 +255,7 @@ harness_counts: .zero 256
 		}
 		return int64(addr[symbol] - info)
 	}
+	img.Off = bitmap(o.off, "harness_off")
 	img.Roots, img.Without = bitmap(o.roots, "harness_roots"), bitmap(o.hidden, "harness_hidden")
 	b, err := o.config.MarshalBinary()
 	if err != nil {

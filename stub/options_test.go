@@ -77,6 +77,18 @@ func testOptions(t *testing.T, m *machine) {
 	})
 }
 
+// TestOff: functions that are off at first leave nothing in the trace; what is inside them does.
+func TestOff(t *testing.T) {
+	forEach(t, func(t *testing.T, m *machine) {
+		f := buildFixture(t, "options.c", buildOptions{on: m, tracer: "graph", off: []string{"root", "quick"}})
+		out, ev := f.run(t, "calls")
+		want := map[string]int{"all_quick": 260, "outside": 10, "quick_jumper": 60}
+		if out != "done\n" || !maps.Equal(ev.calls, want) || ev.strays != 0 || ev.open != 0 {
+			t.Errorf("%q: calls %v, want %v; %d exits without entry, %d open", out, ev.calls, want, ev.strays, ev.open)
+		}
+	})
+}
+
 // TestHidden: functions that are left out leave nothing in the trace, nor does anything inside them, however they end.
 func TestHidden(t *testing.T) {
 	forEach(t, testHidden)

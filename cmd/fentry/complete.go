@@ -26,7 +26,7 @@ const (
 // registerPatternCompletion completes function names behind the options that
 // take patterns, in all commands.
 func (a *app) registerPatternCompletion(cmd *cobra.Command) {
-	for _, name := range []string{"filter", "notrace", "graph", "graph-notrace", "focus", "trigger", "stack"} {
+	for _, name := range []string{"filter", "notrace", "available", "graph", "graph-notrace", "focus", "trigger", "stack"} {
 		if cmd.Flags().Lookup(name) != nil {
 			cmd.RegisterFlagCompletionFunc(name, a.completeFunctions)
 		}

@@ -44,8 +44,9 @@ attached to, and COMMAND is one of these, with the names that tracefs has for th
 The name alone of a setting prints what it is set to, and status prints all of them.
 Several settings are separated by a semicolon and a blank: all of them are made, or none,
 and an error says which part was not understood. Patterns are those of record -F, with
-blanks or commas in between. Functions that the recording has not chosen at its beginning
-stay left out. In set_ftrace_filter, PAT:COMMAND:COUNT is a trigger as ftrace has it, and
+blanks or commas in between. Functions that were not prepared when the recording began
+(record -F, and --available for those that are to be switched on later) stay left out;
+without -F all are, but for those of -N. In set_ftrace_filter, PAT:COMMAND:COUNT is a trigger as ftrace has it, and
 !PAT:COMMAND takes one away. Functions with triggers have them whether they are recorded
 or not, and how often something was done is not forgotten when other triggers change.
 

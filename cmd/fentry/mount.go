@@ -72,7 +72,8 @@ func (c *mountCmd) run(a *app, cmd *cobra.Command, process, dir string) error {
 		return err
 	}
 	if len(pids) > 1 {
-		return fmt.Errorf("%s: %d processes have that name: give the id of one", process, len(pids))
+		return fmt.Errorf("%s: %d processes have that name: give the id of one of %s", process, len(pids),
+			strings.Trim(fmt.Sprint(pids), "[]"))
 	}
 	if st, err := os.Stat(dir); err != nil {
 		return pathError(err)

@@ -32,6 +32,7 @@ import (
 // traceFlags are the options that say what is traced; record and patch share them.
 type traceFlags struct {
 	filter, notrace, graph []string
+	available              []string // what -F leaves out and can be switched on
 	minSize                uint64
 	without                []string
 	depth                  uint32

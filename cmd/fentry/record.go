@@ -164,6 +164,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(a, cmd, args) },
 	}
 	c.traceFlags.add(cmd)
+	c.addAvailableFlag(cmd)
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	f.StringVarP(&c.out, "output", "o", "", "write the trace to `DIR`, with %n for the program's name and %p for the "+

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -36,6 +38,7 @@ type watchFlags struct {
 // add adds them; short is the letter of --buffer.
 func (c *watchFlags) add(cmd *cobra.Command, short string) {
 	c.traceFlags.add(cmd)
+	c.addAvailableFlag(cmd)
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	f.StringArrayVarP(&c.attach, "pid", "p", nil, "watch `PROCESS`, which runs already: its id, several with commas, or the "+
@@ -65,6 +68,9 @@ func (t *traceFlags) runOptions(a *app, cmd *cobra.Command) (o fentry.Options, e
 	if o.Plan, err = t.options(cmd); err != nil {
 		return o, err
 	}
+	if err := t.addAvailable(cmd, &o.Plan); err != nil {
+		return o, err
+	}
 	captures, err := t.captures(cmd, &o.Plan)
 	if err != nil {
 		return o, err
@@ -74,6 +80,34 @@ func (t *traceFlags) runOptions(a *app, cmd *cobra.Command) (o fentry.Options, e
 	o.Arguments, o.Results, o.AutoArguments, o.Conditions = captures.Arguments, captures.Results, captures.Auto, captures.Conditions
 	o.Logf = func(format string, args ...any) { a.notef("fentry: "+format, args...) }
 	return o, nil
+}
+
+// addAvailableFlag adds --available.
+func (t *traceFlags) addAvailableFlag(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&t.available, "available", nil, "with -F: prepare functions that match `PAT`, too, so that "+
+		"fentry control can switch them on; '*' for all (repeatable)")
+}
+
+// addAvailable has a plan prepare functions that are off at first.
+func (t *traceFlags) addAvailable(cmd *cobra.Command, o *patch.Options) (err error) {
+	if len(t.available) == 0 {
+		return nil
+	}
+	if len(t.filter) == 0 {
+		return usagef(cmd, "--available is for functions that -F leaves out")
+	}
+	if o.First, err = record.NewFilter(t.filter, t.notrace); err != nil {
+		return usagef(cmd, "%v", err)
+	}
+	all := slices.Concat(t.filter, t.available)
+	if len(t.filter) == 1 && t.filter[0] == "none" {
+		all = t.available
+	}
+	if o.Select, err = record.NewFilter(all, t.notrace); err != nil {
+		return usagef(cmd, "%v", err)
+	}
+	o.NoFunctions = false
+	return nil
 }
 
 // A watcher gets what a stream has. Errors of a closed pipe end the recording, and are none of the command's.

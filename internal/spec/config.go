@@ -11,7 +11,7 @@ const (
 	ConfigMagic   = "FENTRYCF"
 	ConfigVersion = 1
 	ImageMagic    = "FENTRYIM"
-	ImageVersion  = 2
+	ImageVersion  = 3
 )
 
 // Config is the symbol fentry_config: what to do in a process, whatever images it has.
@@ -31,7 +31,7 @@ var Config = Struct{"config", "CONFIG", 1280, "the symbol fentry_config: what to
 
 // Image is the symbol fentry_image: what is traced in one image. Distances are from the
 // structure, so they hold wherever the image is loaded.
-var Image = Struct{"image_info", "IMAGE", 1304, "the symbol fentry_image: what is traced in an image", []Field{
+var Image = Struct{"image_info", "IMAGE", 1312, "the symbol fentry_image: what is traced in an image", []Field{
 	{"MAGIC", 0, "u64", "", "the bytes " + ImageMagic},
 	{"VERSION", 8, "u32", "", "of this structure"},
 	{"SITES", 12, "u32", "", "number of ids: local ids are 1 to this"},
@@ -74,6 +74,7 @@ var Image = Struct{"image_info", "IMAGE", 1304, "the symbol fentry_image: what i
 	{"CURG", 1288, "u32", "bytes", "Go's programs: where in runtime.m the goroutine is that it runs"},
 	{"DEEP", 1292, "u32", "", "Go's programs: the bit of an id, as slow paths get it, of events that have a DEPTH"},
 	{"ORIGINAL", 1296, "i64", "bytes", "Go's programs that are patched: distance to a GoOriginal; 0: there is none"},
+	{"OFF", 1304, "i64", "bytes", "distance to a bitmap, by local id, of functions that are off at first; 0: none"},
 }}
 
 // ActionsQuick is in an image's index of actions at a function of which all actions capture something, without a limit.

@@ -8,7 +8,7 @@
 #define IMAGE_MAGIC                0x4d495952544e4546 /* the bytes FENTRYIM, value of IMAGE_O_MAGIC */
 #define SYSCALL_NUMBERS            512          /* those of system calls that the runtime knows */
 #define SYSCALL_NO_PLAN            255          /* an entry of fentry_syscalls: there is no plan, but the slow path is to be taken */
-#define IMAGE_VERSION              2            /* value of IMAGE_O_VERSION */
+#define IMAGE_VERSION              3            /* value of IMAGE_O_VERSION */
 #define MEETING_MAGIC              0x454d4f4859525446 /* the bytes FTRYHOME, value of MEETING_O_MAGIC */
 #define ACTIONS_QUICK              0x80000000   /* bit in the index of actions: all of the function's capture something, always */
 
@@ -137,7 +137,7 @@
 #define CONFIG_N_DIR               512
 
 /* the symbol fentry_image: what is traced in an image */
-#define IMAGE_SIZE                 1304         /* bytes */
+#define IMAGE_SIZE                 1312         /* bytes */
 
 /* fields of image_info */
 #define IMAGE_O_MAGIC              0            /* u64 */
@@ -176,6 +176,7 @@
 #define IMAGE_O_CURG               1288         /* u32, bytes */
 #define IMAGE_O_DEEP               1292         /* u32 */
 #define IMAGE_O_ORIGINAL           1296         /* i64, bytes */
+#define IMAGE_O_OFF                1304         /* i64, bytes */
 
 /* sizes of arrays in image_info, bytes */
 #define IMAGE_N_BUILD_ID           103
@@ -394,6 +395,7 @@ struct image_info {
 	u32 curg; /* bytes: Go's programs: where in runtime.m the goroutine is that it runs */
 	u32 deep; /* Go's programs: the bit of an id, as slow paths get it, of events that have a DEPTH */
 	i64 original; /* bytes: Go's programs that are patched: distance to a GoOriginal; 0: there is none */
+	i64 off; /* bytes: distance to a bitmap, by local id, of functions that are off at first; 0: none */
 };
 _Static_assert(offsetof(struct image_info, magic) == IMAGE_O_MAGIC, "image_info.magic");
 _Static_assert(offsetof(struct image_info, version) == IMAGE_O_VERSION, "image_info.version");
@@ -431,6 +433,7 @@ _Static_assert(offsetof(struct image_info, ended) == IMAGE_O_ENDED, "image_info.
 _Static_assert(offsetof(struct image_info, curg) == IMAGE_O_CURG, "image_info.curg");
 _Static_assert(offsetof(struct image_info, deep) == IMAGE_O_DEEP, "image_info.deep");
 _Static_assert(offsetof(struct image_info, original) == IMAGE_O_ORIGINAL, "image_info.original");
+_Static_assert(offsetof(struct image_info, off) == IMAGE_O_OFF, "image_info.off");
 _Static_assert(sizeof(struct image_info) == IMAGE_SIZE, "image_info");
 
 /* a module of a Go program that is relocated; WORDS offsets follow, u32 each */

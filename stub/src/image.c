@@ -211,6 +211,14 @@ static void restore(struct image *m)
 		m->switches[i] |= m->kept[i] & (u8)~(SWITCH_ON | SWITCH_ACTS);
 }
 
+/* begin_off switches functions off which only a recorder switches on. */
+static void begin_off(struct image *m, const u8 *off)
+{
+	for (u32 i = 0; m->switches && i < m->sites; i++)
+		if (off[(i + 1) / 8] >> (i + 1) % 8 & 1)
+			m->switches[i] |= SWITCH_FILTERED;
+}
+
 /* mark_actions tells by the switches of an image which functions have actions. */
 static void mark_actions(struct image *m)
 {
@@ -259,6 +267,8 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->nactions = info->actions ? info->actions_count : 0;
 	m->counts = info->actions ? (u32 *)(a + (u64)info->counts) : 0;
 	restore(m);
+	if (info->off && !m->kept)
+		begin_off(m, (u8 *)a + info->off);
 	mark_actions(m);
 	*words = (struct words){
 		fentry_words.blocks, m->thunks, m->size, m->roots, fentry_words.threshold, m, fentry_words.depth, base,
