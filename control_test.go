@@ -552,6 +552,7 @@ func TestControlArguments(t *testing.T) {
 		leaf, middle int // arguments and results captured for each time that work calls its functions
 	}{
 		{"arguments =", 0, 0, 0},
+		{"arguments = leaf@arg1/x; results = nobody", 36, 0, 0}, // nobody has heard of it
 		{"arguments += leaf", 0, 3, 0},
 		{"results = middle@retval", 0, 3, 1},
 		{"arguments =", 0, 0, 1},

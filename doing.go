@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -30,7 +31,38 @@ type doings struct {
 	l *tables
 
 	mu    sync.Mutex
-	notes map[trace.ImageID]map[uint32]string // what readers are told besides what was planned
+	notes captureNotes // what readers are told besides what was planned
+	asked captureNotes // the same once what was asked for since is done
+	round int          // of asked: another one when that was not done
+}
+
+// captureNotes are what readers are told of captures, by image and function.
+type captureNotes map[trace.ImageID]map[uint32]string
+
+// add adds those of an image.
+func (n captureNotes) add(image trace.ImageID, more map[uint32]string) {
+	if n[image] == nil {
+		n[image] = make(map[uint32]string)
+	}
+	maps.Copy(n[image], more)
+}
+
+// did takes note of whether what was asked for is done. It returns the images of which readers have to be told more.
+func (d *doings) did(done bool) (images []trace.ImageID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.asked) > 0 && !done {
+		d.round++
+	}
+	for image, notes := range d.asked {
+		maps.DeleteFunc(notes, func(id uint32, note string) bool { return d.notes[image][id] == note })
+		if done && len(notes) > 0 {
+			d.notes.add(image, notes)
+			images = append(images, image)
+		}
+	}
+	d.asked = make(captureNotes)
+	return images
 }
 
 // understand understands a spec.
@@ -89,42 +121,47 @@ func (d *doings) capture(result bool, text string) (*session.Doing, error) {
 	if err != nil {
 		return nil, err
 	}
-	var mu sync.Mutex
-	known := make(map[trace.ImageID]map[uint32][]patch.Act) // processes have the same images
+	known := make(map[trace.ImageID]*imageCaptures) // processes have the same images
 	return &session.Doing{Functions: spec.Pattern, Of: func(image trace.ImageID) (acts map[uint32][]patch.Act, err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		acts, ok := known[image]
-		if !ok {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		of := known[image]
+		if of == nil || of.round != d.round {
 			err = mapped.Guard(func() (err error) {
-				acts, err = d.captures(c, image)
+				of, err = d.captures(c, image)
 				return err
 			})
-			if err == nil {
-				known[image] = acts
-			}
 		}
-		return acts, err
+		if err != nil {
+			return nil, err
+		}
+		known[image] = of
+		return of.acts, nil
 	}}, nil
 }
 
-// captures are those of an image, by local id. What they mean is for its symbols to say from now on.
-func (d *doings) captures(c *capturing, image trace.ImageID) (map[uint32][]patch.Act, error) {
+// imageCaptures are those of an image, by local id, and in which round it was asked for them.
+type imageCaptures struct {
+	acts  map[uint32][]patch.Act
+	round int
+}
+
+// captures are those of an image. What they mean is for its symbols to say once they are made. The caller has the lock.
+func (d *doings) captures(c *capturing, image trace.ImageID) (*imageCaptures, error) {
+	all := &imageCaptures{round: d.round}
 	p, plan := d.r.planOf(image)
 	if plan == nil || p.File == nil {
-		return nil, nil
+		return all, nil
 	}
 	o := plan.Options
 	o.Actions = nil
 	c.plan(p, &o)
 	if o.Actions == nil {
-		return nil, nil
+		return all, nil
 	}
 	rule := o.Actions.Rules[0]
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	planned, notes := plan.Notes(), make(map[uint32]string)
-	acts := make(map[uint32][]patch.Act)
+	all.acts = make(map[uint32][]patch.Act)
 	for i := range plan.Functions {
 		fn := &plan.Functions[i]
 		if fn.ID == 0 || fn.Site == nil {
@@ -135,22 +172,19 @@ func (d *doings) captures(c *capturing, image trace.ImageID) (map[uint32][]patch
 			continue
 		}
 		old, begun := planned[fn.ID], true
-		if now, ok := d.notes[image][fn.ID]; ok {
-			old, begun = now, false
+		for _, now := range []captureNotes{d.notes, d.asked} {
+			if now, ok := now[image][fn.ID]; ok {
+				old, begun = now, false
+			}
 		}
 		note, err := addCapture(old, rule.Note(fn.Site), begun)
 		if err != nil {
 			return nil, &session.SpecError{Why: fmt.Sprintf("%s: %v", fn.Name, err)}
 		}
-		acts[fn.ID], notes[fn.ID] = of, note
+		all.acts[fn.ID], notes[fn.ID] = of, note
 	}
-	if d.notes[image] == nil {
-		d.notes[image] = make(map[uint32]string)
-	}
-	for id, note := range notes {
-		d.notes[image][id] = note
-	}
-	return acts, nil
+	d.asked.add(image, notes)
+	return all, nil
 }
 
 // addCapture is what readers are told of a function of which something is captured already, or was; begun: since the
@@ -200,11 +234,8 @@ func (d *doings) told(image trace.ImageID, planned map[uint32]string) map[uint32
 		return planned
 	}
 	all := make(map[uint32]string)
-	for _, notes := range []map[uint32]string{planned, d.notes[image]} {
-		for id, note := range notes {
-			all[id] = note
-		}
-	}
+	maps.Copy(all, planned)
+	maps.Copy(all, d.notes[image])
 	return all
 }
 

@@ -451,8 +451,8 @@ func (r *run) symbols(im session.Image, w io.Writer) error {
 func (r *run) controlled(so *session.Options) {
 	t := &tables{of: r.names}
 	so.Pipe, so.Keeper = r.o.Pipe, r.o.Keeper
-	r.doings = &doings{r: r, l: t, notes: make(map[trace.ImageID]map[uint32]string)}
-	so.Doing = r.doings.understand
+	r.doings = &doings{r: r, l: t, notes: make(captureNotes), asked: make(captureNotes)}
+	so.Doing, so.Did = r.doings.understand, r.doings.did
 	so.Match, so.Depth, so.Threshold = t.match, r.o.Plan.Depth, r.o.Plan.Threshold
 	if first := r.o.Plan.First; first != nil {
 		so.First, so.FirstText = r.first(t.matching(first)), first.String()

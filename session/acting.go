@@ -199,22 +199,14 @@ func (s *session) takeTriggers(c *command, to *settings) *ControlError {
 	return nil
 }
 
-// tellCaptures has readers know what is captured from now on, of images that there are.
-func (s *session) tellCaptures(cs []command, to *settings, images map[trace.ImageID]int) (err error) {
-	if !slices.ContainsFunc(cs, func(c command) bool { return c.name.text == setArguments || c.name.text == setResults }) {
-		return nil
+// did takes note of whether what was asked for is done at calls, and has readers know what is captured from now on.
+func (s *session) did(done bool) {
+	if s.o.Did == nil {
+		return
 	}
-	for image := range images {
-		for _, d := range to.doing {
-			if d.setting == setTrigger {
-				continue
-			}
-			acts, aerr := d.Of(image)
-			if err = errors.Join(err, aerr); len(acts) > 0 {
-				err = errors.Join(err, s.renewSymbols(image))
-				break
-			}
+	for _, image := range s.o.Did(done) {
+		if err := s.renewSymbols(image); err != nil {
+			s.logf("what is captured cannot be told to readers: %v", err)
 		}
 	}
-	return err
 }

@@ -93,6 +93,9 @@ type Options struct {
 	// Doing understands what is to be done at calls, as the settings trigger, arguments and results of [Control] say it. An
 	// error in what they say is a *SpecError. nil: that cannot be changed.
 	Doing func(setting, spec string) (*Doing, error)
+	// Did hears whether all that Doing has been asked for since is done, with what that has returned for images. It returns
+	// the images whose symbols say more now. It is there if Doing is.
+	Did func(done bool) []trace.ImageID
 	// Depth and Threshold are the limits that plans have, which [Control] changes.
 	Depth     uint32
 	Threshold time.Duration

@@ -194,6 +194,7 @@ func (s *session) apply(to settings, clear, paused, same bool) error {
 	s.setting.ever = true
 	done, err := s.applyTo(&to, clear, paused)
 	if err != nil {
+		s.did(s.anyTold(to.edition)) // readers see what it did meanwhile
 		was.edition, was.filters = to.edition+1, to.filters+1
 		for _, p := range done {
 			_ = s.applyIn(p, &was, false, paused)
@@ -205,7 +206,18 @@ func (s *session) apply(to settings, clear, paused, same bool) error {
 		return errNothingToChange
 	}
 	s.setting.now, s.setting.quiet = to, time.Now()
+	s.did(true)
 	return nil
+}
+
+// anyTold tells whether a process was told what is done at calls, by the number that this has.
+func (s *session) anyTold(edition uint64) bool {
+	for _, l := range s.setting.limits {
+		if l.edition == edition {
+			return true
+		}
+	}
+	return false
 }
 
 // settles tells which plan's sites a process has; nil: those that cannot be changed, or not any more.
@@ -419,6 +431,7 @@ func (s *session) reapply(stop <-chan struct{}) {
 		s.setting.mu.Lock()
 		if s.setting.ever && !s.end.winding.Load() {
 			_, err := s.applyTo(&s.setting.now, false, false)
+			s.did(true) // later, if not now
 			if err != nil {
 				if !s.setting.failing {
 					s.logf("what has begun is recorded in full: %v", err)
@@ -476,6 +489,7 @@ func (s *session) set(cs []command) *ControlError {
 		return &ControlError{cs[0].name.at, ErrOver.Error()}
 	}
 	images := s.switchable()
+	defer s.did(false) // if it is not applied
 	to, clear, paused := s.setting.now, false, false
 	for i := range cs {
 		c := &cs[i]
@@ -531,9 +545,6 @@ func (s *session) set(cs []command) *ControlError {
 	same := !slices.ContainsFunc(cs, func(c command) bool { return c.name.text != "tracing_on" && c.name.text != "syscalls" })
 	if err := s.apply(to, clear, paused, same); err != nil {
 		return &ControlError{cs[0].name.at, err.Error()}
-	}
-	if err := s.tellCaptures(cs, &to, images); err != nil {
-		s.logf("what is captured cannot be told to readers: %v", err)
 	}
 	return nil
 }
