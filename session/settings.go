@@ -5,6 +5,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -151,7 +152,7 @@ type setting struct {
 	failing bool // what has come could not be set, and is tried again
 
 	told    map[processID]told // processes that were told what to record
-	settled map[processID]bool // processes in which sites can be nops
+	settled bool               // sites can be nops
 	quiet   time.Time          // when something was set last; zero: nobody has, or all is settled
 }
 
@@ -256,7 +257,7 @@ func (s *session) settle() (off, all int, err error) {
 			err = errors.Join(err, fmt.Errorf("process %d: %w", p.Pid, serr))
 			continue
 		}
-		s.setting.settled[processID{p.Pid, p.Start}] = true
+		s.setting.settled = true
 		off, all = off+o, all+n
 	}
 	return off, all, err
@@ -277,6 +278,13 @@ func (s *session) settleNow(c *command) (string, *ControlError) {
 		return "", &ControlError{c.name.at, "the sites of this recording stay: it has no program that was traced in memory"}
 	}
 	return fmt.Sprintf("%d of %d", off, all), nil
+}
+
+// forget drops what is known of processes that are not among those that there are.
+func (t *setting) forget(there map[processID]bool) {
+	ended := func(id processID) bool { return !there[id] }
+	maps.DeleteFunc(t.limits, func(id processID, _ limited) bool { return ended(id) })
+	maps.DeleteFunc(t.told, func(id processID, _ told) bool { return ended(id) })
 }
 
 // applyTo puts settings into all processes that there are, until one refuses, and those that these fork meanwhile.
@@ -300,6 +308,7 @@ func (s *session) applyTo(to *settings, clear, paused bool) (done []procfs.Proce
 			}
 		}
 	}
+	s.setting.forget(seen)
 	return done, nil
 }
 
@@ -324,7 +333,7 @@ func (s *session) applyIn(p procfs.Process, to *settings, clear, paused bool) er
 		return err
 	}
 	s.setting.told[id] = now
-	if len(s.setting.settled) == 0 {
+	if !s.setting.settled {
 		return nil
 	}
 	// A child has the sites of its parent.
