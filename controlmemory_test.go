@@ -26,10 +26,10 @@ func TestControlMemory(t *testing.T) {
 			c := startControlled(t, attached, fentry.Options{Buffer: 32 << 20}, "-fpatchable-function-entry=5")
 			c.control("trigger = leaf@stacktrace:5")
 			c.do("thread 1")
+			first := c.addressSpace()
 			refused, made := map[string]int{}, false
 			const piece = 64 << 10
 			for more := uint64(0); !made && more < 64<<20; more += piece {
-				before := c.addressSpace()
 				_, err := c.limited(more, "trigger += work@time>1s,stacktrace; set_graph_function = work")
 				var wrong *session.ControlError
 				switch {
@@ -39,8 +39,9 @@ func TestControlMemory(t *testing.T) {
 					t.Errorf("%d bytes: %v", more, err)
 				default:
 					refused[wrong.Why]++
-					if now := c.addressSpace(); now != before {
-						t.Errorf("%d bytes: %v: it has %d bytes of address space, and had %d", more, err, now, before)
+					// What it had before it was told to do so again can be there, too.
+					if now := c.addressSpace(); now > first+2*uint64(os.Getpagesize()) {
+						t.Errorf("%d bytes: %v: it has %d bytes of address space, and had %d", more, err, now, first)
 					}
 				}
 				c.do("work 1")
@@ -105,13 +106,14 @@ func TestControlForged(t *testing.T) {
 	const meeting = 0x1f0000
 	state := word(word(meeting + format.MeetingOImages))
 	field := func(o uint64) func() uint64 { return func() uint64 { return state + o } }
+	acting := func() uint64 { return word(state + format.StateOActing) }
 	for name, forged := range map[string]struct {
 		at    func() uint64
 		value uint64
 	}{
 		"functions": {field(format.StateOSites), 1 << 26},
-		"actions":   {field(format.StateOActionsCount), 1<<32 - 1},
-		"function":  {func() uint64 { return word(state + format.StateOActions) }, 1<<32 - 1}, // of the table that is there now
+		"actions":   {func() uint64 { return acting() + format.ActingOCount }, 1<<32 - 1},
+		"function":  {func() uint64 { return word(acting() + format.ActingOActions) }, 1<<32 - 1}, // of the table that is there now
 		"next":      {field(format.StateONext), state},
 	} {
 		at := forged.at()
@@ -129,7 +131,9 @@ func TestControlForged(t *testing.T) {
 		if n := after.TotalAlloc - before.TotalAlloc; n > 512<<20 {
 			t.Errorf("%s: the recorder allocates %d bytes", name, n)
 		}
-		t.Log(name, err)
+		if err == nil {
+			t.Errorf("%s: nothing is wrong", name)
+		}
 		forge(was)
 		c.control("trigger = leaf@stacktrace:1; set_graph_function =")
 		c.do("work 1")

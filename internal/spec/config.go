@@ -3,7 +3,7 @@ package spec
 // Configs are the structures that a patcher fills in and the runtime reads: symbols
 // of the runtime's object, and what Image points to.
 var Configs = []Struct{
-	Config, Image, GoModule, GoOriginal, Action, Capture, CaptureOp, Condition, Meeting, State, Change, ChangedRoots, ChangedActions,
+	Config, Image, GoModule, GoOriginal, Action, Capture, CaptureOp, Condition, Meeting, State, Acting, Change, ChangedRoots, ChangedActions,
 }
 
 // Magic numbers and versions of the two.
@@ -223,14 +223,20 @@ var State = Struct{"state", "STATE", 176, "an image of a process", []Field{
 	{"WORDS", 40, "u64", "", "address of what its fast paths look at"},
 	{"THUNKS", 48, "u64", "", "address of the first thunk; 0: there are none"},
 	{"SWITCHES", 64, "u64", "", "address of the switches, by local id from 1"},
-	{"ACTIONS", 104, "u64", "", "address of its table of actions; 0: there is none"},
-	{"ACTIONS_COUNT", 112, "u32", "", "length of the table"},
-	{"COUNTS", 120, "u64", "", "address of how often each was done, u32 each"},
+	{"ACTING", 104, "u64", "", "address of its Acting; 0: no function has actions"},
 	{"AT", 128, "u64", "", "address of what the image says of itself"},
 	{"CODE", 136, "u64", "", "address of the runtime that came with it"},
 	{"CODE_SIZE", 144, "u64", "bytes", "of that; 0: it is not known"},
 	{"DETOURS", 152, "u64", "", "address of a table of the runtime's routines, see Detours; 0: there is none"},
 	{"STAGE", 168, "u32", "", "how far its loading is, see Stages"},
+}}
+
+// Acting is what is done at calls of an image's functions. It stays as it is while anybody can read it, and another one takes
+// its place by a store.
+var Acting = Struct{"acting", "ACTING", 24, "what is done at calls of an image's functions", []Field{
+	{"ACTIONS", 0, "u64", "", "address of a table of actions, with its index behind it"},
+	{"COUNTS", 8, "u64", "", "address of how often each was done, u32 each"},
+	{"COUNT", 16, "u32", "", "length of the table"},
 }}
 
 // Stages are how far the loading of an image is: the memory of one that GOES can be gone.

@@ -32,22 +32,28 @@
 #include "start.h"
 #include "sys.h"
 
-/* actions_of returns the first action of a function, and how many it has. */
-static const struct action *actions_of(struct function f, u32 *n)
+/* What is done at calls of a function: a whole table's, as a recorder that is killed while it makes another one leaves
+   threads in both. */
+struct doing {
+	const struct action *first;
+	u32 n;
+	u32 *counts; /* of these */
+};
+
+static struct doing doing_of(struct function f)
 {
-	*n = 0;
-	if (!f.image->actions) /* a recorder has changed that, and the image was loaded again since */
-		return 0;
-	const u32 *index = actions_index(f.image) + f.id - 1;
+	const struct acting *all = load(&f.image->acting);
+	if (!all) /* a recorder has changed that, or the image was loaded again since */
+		return (struct doing){ 0, 0, 0 };
+	const u32 *index = acting_index(all) + f.id - 1;
 	u32 from = index[0] & ~ACTIONS_QUICK;
-	*n = (index[1] & ~ACTIONS_QUICK) - from;
-	return f.image->actions + from;
+	return (struct doing){ acting_table(all) + from, (index[1] & ~ACTIONS_QUICK) - from, (u32 *)all->counts + from };
 }
 
 /* due says whether an action is to be done once more, and counts it. */
-static int due(const struct image *m, const struct action *a)
+static int due(const struct doing *d, const struct action *a)
 {
-	u32 *n = m->counts + (a - m->actions), was;
+	u32 *n = d->counts + (a - d->first), was;
 	do {
 		was = load(n);
 		if (a->limit && was >= a->limit)
@@ -64,10 +70,10 @@ static int is_late(const struct action *a)
 }
 
 /* undue takes back that an action was counted, as it has changed nothing. */
-static void undue(const struct image *m, const struct action *a)
+static void undue(const struct doing *d, const struct action *a)
 {
 	if (a->limit)
-		add(m->counts + (a - m->actions), (u32)-1);
+		add(d->counts + (a - d->first), (u32)-1);
 }
 
 /* trigger says in the trace that an action is done. */
@@ -87,23 +93,24 @@ static void finish(struct control *c, u64 t, struct function f, const struct act
 }
 
 /* pause has tracing pause, or go on. Only what changes something counts. */
-static void pause(struct control *c, u64 t, struct function f, const struct action *a)
+static void pause(struct control *c, u64 t, struct function f, const struct doing *d, const struct action *a)
 {
 	int off = a->kind == ACT_TRACEOFF;
-	if (images_paused() == off || !due(f.image, a))
+	if (images_paused() == off || !due(d, a))
 		return;
 	if (!images_pause(off)) {
-		undue(f.image, a);
+		undue(d, a);
 		return;
 	}
 	trigger(c, t, off ? FT_TRIGGER_OFF : FT_TRIGGER_ON, f, a);
 }
 
 /* before does what comes before a call is recorded, and says whether it is to be. */
-static int before(struct control *c, struct function f, const struct action *a, u32 n)
+static int before(struct control *c, struct function f, const struct doing *d)
 {
+	const struct action *a = d->first;
 	int quiet = 0;
-	for (u32 i = 0; i < n; i++) {
+	for (u32 i = 0; i < d->n; i++) {
 		if (is_late(a + i))
 			continue;
 		switch (a[i].kind) {
@@ -112,10 +119,10 @@ static int before(struct control *c, struct function f, const struct action *a, 
 			break;
 		case ACT_TRACEON:
 		case ACT_TRACEOFF:
-			pause(c, counter(), f, a + i);
+			pause(c, counter(), f, d, a + i);
 			break;
 		case ACT_FINISH:
-			if (due(f.image, a + i))
+			if (due(d, a + i))
 				finish(c, counter(), f, a + i);
 		}
 	}
@@ -132,32 +139,34 @@ static void limit_depth(u64 slot, u64 levels)
 }
 
 /* captures captures what an action says of one end of a call. */
-static void captures(struct control *c, u64 slot, u64 t, struct function f, const struct callregs *r, const struct action *a)
+static void captures(struct control *c, u64 slot, u64 t, struct function f, const struct callregs *r, const struct doing *d,
+		     const struct action *a)
 {
-	if (due(f.image, a))
+	if (due(d, a))
 		capture_call(c, t, f, a->kind == ACT_RESULT, slot, r, (const struct capture *)(f.image->at + a->value));
 }
 
 /* behind does what comes behind a call's entry, which was recorded at t. */
-static void behind(struct control *c, u64 slot, u64 t, struct function f, const struct callregs *r, const struct action *a, u32 n)
+static void behind(struct control *c, u64 slot, u64 t, struct function f, const struct callregs *r, const struct doing *d)
 {
-	for (u32 i = 0; i < n; i++) {
+	const struct action *a = d->first;
+	for (u32 i = 0; i < d->n; i++) {
 		if (is_late(a + i))
 			continue;
 		switch (a[i].kind) {
 		case ACT_ARGS:
-			captures(c, slot, t, f, r, a + i);
+			captures(c, slot, t, f, r, d, a + i);
 			break;
 		case ACT_DEPTH:
-			if (fentry_config.mode == MODE_GRAPH && due(f.image, a + i))
+			if (fentry_config.mode == MODE_GRAPH && due(d, a + i))
 				limit_depth(slot, a[i].value);
 			break;
 		case ACT_STACKTRACE:
-			if (due(f.image, a + i))
+			if (due(d, a + i))
 				trigger(c, t, FT_TRIGGER_STACKTRACE, f, a + i);
 			break;
 		case ACT_SNAPSHOT:
-			if (due(f.image, a + i)) {
+			if (due(d, a + i)) {
 				trigger(c, t, FT_TRIGGER_SNAPSHOT, f, a + i);
 				request(FT_ASK_DUMP, trace_id(f));
 			}
@@ -168,14 +177,15 @@ static void behind(struct control *c, u64 slot, u64 t, struct function f, const 
 
 static int act(struct control *c, u64 slot, struct function f, struct callregs *r)
 {
-	u32 n, words = 1, stack = 0;
-	const struct action *a = actions_of(f, &n);
+	const struct doing doing = doing_of(f), *d = &doing;
+	const struct action *a = d->first;
+	u32 n = d->n, words = 1, stack = 0;
 	u64 t;
-	if (!before(c, f, a, n) || !conditions_hold(c, f, slot, r, a, n))
+	if (!before(c, f, d) || !conditions_hold(c, f, slot, r, a, n))
 		return ENTER_SKIP;
 	for (u32 i = 0; i < n; i++) {
 		words += a[i].words;
-		if (WALKS && a[i].kind == ACT_STACK && due(f.image, a + i))
+		if (WALKS && a[i].kind == ACT_STACK && due(d, a + i))
 			stack = take_backtrace(c, slot, call_return(r, slot), call_frame(r));
 	}
 	room(c, words + stack);
@@ -183,7 +193,7 @@ static int act(struct control *c, u64 slot, struct function f, struct callregs *
 		put(c, t = counter(), trace_id(f));
 	else if (enter_call(c, slot, f, call_return(r, slot), call_frame(r), &t) != ENTER_DONE)
 		return ENTER_SKIP;
-	behind(c, slot, t, f, r, a, n);
+	behind(c, slot, t, f, r, d);
 	if (WALKS && stack) /* last: what is captured directly follows the entry */
 		write_backtrace(c, t, trace_id(f));
 	return ENTER_DONE;
@@ -206,7 +216,7 @@ hidden int fentry_slow_act(u64 slot, u32 id, struct image *m, struct callregs *r
 
 /* late does what is done at the end of a call that took long, at counter t. It returns whether a dump is to be asked for
    when the end is recorded. */
-static int late(struct control *c, u64 slot, u64 t, struct function f, const struct action *a)
+static int late(struct control *c, u64 slot, u64 t, struct function f, const struct doing *d, const struct action *a)
 {
 	if (!is_late(a) || !call_lasted(slot, t, a->value))
 		return 0;
@@ -214,8 +224,8 @@ static int late(struct control *c, u64 slot, u64 t, struct function f, const str
 	pop_skipped(c, slot, t);
 	int pauses = a->kind == ACT_TRACEON || a->kind == ACT_TRACEOFF;
 	if (pauses)
-		pause(c, t, f, a);
-	if (pauses || !due(f.image, a))
+		pause(c, t, f, d, a);
+	if (pauses || !due(d, a))
 		return 0;
 	keep_call(c, slot);
 	if (a->kind == ACT_FINISH)
@@ -228,19 +238,20 @@ static int late(struct control *c, u64 slot, u64 t, struct function f, const str
 /* leave records that the call of f at slot ends, and does what comes behind that. */
 static void leave(struct control *c, u64 slot, struct function f, const struct callregs *r)
 {
-	u32 n, words = 1;
-	const struct action *a = actions_of(f, &n);
+	const struct doing doing = doing_of(f), *d = &doing;
+	const struct action *a = d->first;
+	u32 n = d->n, words = 1;
 	u64 t = counter();
 	int dump = 0;
 	for (u32 i = 0; i < n; i++)
-		dump |= late(c, slot, t, f, a + i);
+		dump |= late(c, slot, t, f, d, a + i);
 	for (u32 i = 0; i < n; i++)
 		words += a[i].words;
 	room(c, words);
 	close_call(c, slot, f, t);
 	for (u32 i = 0; i < n; i++)
 		if (a[i].kind == ACT_RESULT)
-			captures(c, slot, t, f, r, a + i);
+			captures(c, slot, t, f, r, d, a + i);
 	left_call(c);
 	if (dump)
 		request(FT_ASK_DUMP, trace_id(f));

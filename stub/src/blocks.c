@@ -239,8 +239,11 @@ hidden void blocks_leave(void)
 	for (u32 i = 0; i < ARENAS && arenas[i]; i++) {
 		for (u32 k = 0; k < BLOCKS; k++) {
 			struct control *c = block_at(arenas[i], k);
-			if (c->stacks && c->stacks != c->few)
-				sys(SYS_munmap, c->stacks, c->nstacks * sizeof *c->stacks, 0, 0, 0, 0);
+			u32 n = c->nstacks;
+			for (struct stack *t = c->stacks, *before; t && t != c->few; t = before, n /= 4) {
+				before = *stacks_before(t, n);
+				sys(SYS_munmap, t, stacks_size(n), 0, 0, 0, 0);
+			}
 		}
 		sys(SYS_munmap, arenas[i], (BLOCKS + 1) * BLOCK, 0, 0, 0, 0);
 		arenas[i] = 0;

@@ -19,6 +19,10 @@ struct stack {
 	u64 used;   /* when the task last came here, in switches */
 };
 
+/* A table of n of them has the address of the one whose place it has taken behind it. */
+static inline u64 stacks_size(u32 n) { return n * sizeof(struct stack) + sizeof(struct stack *); }
+static inline struct stack **stacks_before(struct stack *t, u32 n) { return (struct stack **)(t + n); }
+
 /* A system call that has begun, and at whose end there is something to do. */
 struct open_call {
 	u64 sp;  /* of the program, which tells it apart from those of handlers inside it */

@@ -44,26 +44,28 @@ hidden void frames_limit(u32 depth, u64 threshold, u64 hz)
 
 hidden void frames_init(u64 hz) { frames_limit(fentry_config.depth, fentry_config.threshold, hz); }
 
-/* top_of returns where the top of a thread's stack i is; 0: there is no such stack. */
-static u64 *top_of(struct control *c, u32 i)
+/* top_of returns where the top of a thread's stack i is, which is s; 0: there is no such stack. */
+static u64 *top_of(struct control *c, struct stack *s, u32 i)
 {
-	struct stack *s = &c->stacks[i];
 	if (!c->begun || !s->hi || !s->top)
 		return 0;
 	return i == c->cur ? &c->top : &s->top;
 }
 
 /* frames_adopt gives the open frames of a thread the depth that they have, now that there is room for it in their
-   shadow. Their entries are in the trace. */
+   shadow. Their entries are in the trace. The thread stands still, unless the recorder has been killed just now: then it can
+   open and close frames and see other stacks meanwhile. */
 hidden void frames_adopt(struct control *c)
 {
 	u64 now = counter();
-	for (u32 i = 0; i < c->nstacks; i++) {
-		u64 *top = top_of(c, i), hi = c->stacks[i].hi;
+	u32 n = load(&c->nstacks); /* first: the table is as long as that, or longer */
+	struct stack *s = load(&c->stacks);
+	for (u32 i = 0; s && i < n; i++) {
+		u64 *at = top_of(c, s + i, i), top = at ? load(at) : TOP_EMPTY, hi = s[i].hi;
 		u32 depth = 0;
-		for (u64 t = top ? *top : TOP_EMPTY; !top_empty(t); t = previous_below(top_slot(t), hi))
+		for (u64 t = top; !top_empty(t); t = previous_below(top_slot(t), hi))
 			depth++;
-		for (u64 t = top ? *top : TOP_EMPTY; !top_empty(t); t = previous_below(top_slot(t), hi)) {
+		for (u64 t = top; !top_empty(t); t = previous_below(top_slot(t), hi)) {
 			*shadow_aux(top_slot(t)) = (u64)depth-- << 32 | FT_ID_EXIT;
 			*shadow_time(top_slot(t)) = now;
 		}
@@ -73,10 +75,12 @@ hidden void frames_adopt(struct control *c)
 /* frames_forget makes all stacks of a thread look as if nothing was open there: what is ends as ever. */
 hidden void frames_forget(struct control *c)
 {
-	for (u32 i = 0; i < c->nstacks; i++) {
-		u64 *top = top_of(c, i);
+	u32 n = load(&c->nstacks);
+	struct stack *s = load(&c->stacks);
+	for (u32 i = 0; s && i < n; i++) {
+		u64 *top = top_of(c, s + i, i);
 		if (top)
-			*top = empty_top(c->stacks[i].hi);
+			*top = empty_top(s[i].hi);
 	}
 }
 

@@ -222,8 +222,21 @@ static void begin_off(struct image *m, const u8 *off)
 /* mark_actions tells by the switches of an image which functions have actions. */
 static void mark_actions(struct image *m)
 {
-	for (u32 i = 0; m->switches && i < m->nactions; i++)
-		m->switches[m->actions[i].id - 1] |= SWITCH_ACTS;
+	const struct acting *a = m->acting;
+	for (u32 i = 0; a && m->switches && i < a->count; i++)
+		__atomic_fetch_or(&m->switches[acting_table(a)[i].id - 1], SWITCH_ACTS, __ATOMIC_ACQ_REL);
+}
+
+/* set_acting changes what is done at calls of an image's functions, at once. */
+static void set_acting(struct image *m, struct acting to)
+{
+	const struct acting *was = m->acting;
+	struct acting *a = was == m->actings ? m->actings + 1 : m->actings;
+	for (u32 i = 0; was && m->switches && i < was->count; i++)
+		clear_bits(&m->switches[acting_table(was)[i].id - 1], (u8)SWITCH_ACTS);
+	*a = to;
+	store(&m->acting, to.count ? a : 0);
+	mark_actions(m);
 }
 
 /* image_add adds an image, whose ids begin behind base. words are what its fast paths look
@@ -263,13 +276,12 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->table = info->table ? (u8 *)a + info->table : 0;
 	m->unwind = info->unwind ? (const u8 *)(a + (u64)info->unwind) : 0;
 	/* What a recorder has changed refers to where the image was: it comes again. */
-	m->actions = info->actions ? (const struct action *)(a + (u64)info->actions) : 0;
-	m->nactions = info->actions ? info->actions_count : 0;
-	m->counts = info->actions ? (u32 *)(a + (u64)info->counts) : 0;
+	m->acting = 0;
 	restore(m);
 	if (info->off && !m->kept)
 		begin_off(m, (u8 *)a + info->off);
-	mark_actions(m);
+	if (info->actions)
+		set_acting(m, (struct acting){ a + (u64)info->actions, a + (u64)info->counts, info->actions_count, { 0 } });
 	*words = (struct words){
 		fentry_words.blocks, m->thunks, m->size, m->roots, fentry_words.threshold, m, fentry_words.depth, base,
 		fentry_words.enter, fentry_words.exit, fentry_words.record, fentry_words.syscall, fentry_words.settle, words->word,
@@ -341,37 +353,34 @@ hidden int image_copy_roots(struct image *m, const u8 *bitmap)
 /* image_drop_roots drops what was copied. */
 hidden void image_drop_roots(struct image *m) { unmap_roots(m, &m->next_roots); }
 
-/* image_take_roots has an image's graph roots be those that were copied, as no thread looks; all functions, if none were. */
+/* image_take_roots has an image's graph roots be those that were copied; all functions, if none were. */
 hidden void image_take_roots(struct image *m)
 {
-	u8 *was = m->changed_roots;
+	u8 *gone = m->old_roots;
+	m->old_roots = m->changed_roots;
 	m->changed_roots = m->next_roots;
 	m->next_roots = 0;
-	m->roots = m->changed_roots;
+	store(&m->roots, m->changed_roots);
 	if (image_there(m))
-		m->words->roots = m->roots;
-	unmap_roots(m, &was);
+		store(&m->words->roots, m->roots);
+	unmap_roots(m, &gone);
 }
 
-static void unmap_actions(struct image *m)
+static void unmap_memory(struct memory *at)
 {
-	if (m->changed_actions)
-		sys(SYS_munmap, m->changed_actions, m->changed_size, 0, 0, 0, 0);
-	m->changed_actions = 0;
+	if (at->size)
+		sys(SYS_munmap, at->at, at->size, 0, 0, 0, 0);
+	*at = (struct memory){ 0, 0 };
 }
 
-/* image_actions changes what is done at calls of an image's functions, as no thread looks. */
+/* image_actions changes what is done at calls of an image's functions. */
 hidden void image_actions(struct image *m, const struct changed_actions *to)
 {
-	for (u32 i = 0; m->switches && i < m->nactions; i++)
-		m->switches[m->actions[i].id - 1] &= (u8)~SWITCH_ACTS;
-	unmap_actions(m);
-	m->actions = (const struct action *)to->memory;
-	m->nactions = to->count;
-	m->counts = (u32 *)to->counts;
-	m->changed_actions = to->memory;
-	m->changed_size = to->size;
-	mark_actions(m);
+	struct memory gone = m->old;
+	m->old = m->changed;
+	m->changed = (struct memory){ to->memory, to->size };
+	set_acting(m, (struct acting){ to->memory, to->counts, to->count, { 0 } });
+	unmap_memory(&gone);
 }
 
 /* images_base is where the ids of the executable begin, as CB_ID_BASE has it. */
@@ -497,8 +506,10 @@ hidden void images_leave(void)
 {
 	for (struct image *m = newest, *next; m; m = next) {
 		next = m->next;
+		unmap_roots(m, &m->old_roots);
 		unmap_roots(m, &m->changed_roots);
-		unmap_actions(m);
+		unmap_memory(&m->old);
+		unmap_memory(&m->changed);
 		if (m->kept)
 			sys(SYS_munmap, m->kept, m->sites, 0, 0, 0, 0);
 		if (m != &fentry_own)

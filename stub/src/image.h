@@ -56,6 +56,9 @@ _Static_assert(sizeof(struct words) == W_SIZE, "words");
    loads it, or runs its functions: see life.c. */
 enum { IMAGE_COMES = STAGE_COMES, IMAGE_HERE = STAGE_HERE, IMAGE_GOES = STAGE_GOES };
 
+/* Memory that a recorder has mapped; size 0: none. */
+struct memory { u64 at, size; };
+
 /* An image. The structure is the home's. */
 struct image {
 	struct image *next; /* of all there ever were, newest first */
@@ -70,9 +73,8 @@ struct image {
 	const u8 *table;    /* of its functions' addresses, by local id, as package sitetable has it; 0: none */
 	const u8 *without;  /* of functions that are left out with all inside them, 0: none */
 	const u8 *unwind;   /* search table of unwind information, 0: that of the program headers */
-	const struct action *actions; /* of its functions, by local id */
-	u32 nactions;
-	u32 *counts;        /* how often each was done, if that is limited */
+	const struct acting *acting; /* what is done at calls of its functions: one of actings; 0: nothing */
+	struct memory changed; /* a recorder's table of actions */
 	u64 at;             /* address of its image_info: values of some actions are distances from there */
 	u64 code, code_size; /* the runtime that came with it, size 0: it is not known where that ends */
 	u64 detours;        /* address of the table of its runtime's routines, see Detours in internal/spec; 0: there is none */
@@ -82,8 +84,11 @@ struct image {
 	u64 unloaded;       /* counter when it went */
 	u8 *kept;           /* its switches when it went, for when it is loaded again */
 	u32 told_gone;      /* readers have been told that it went */
-	u64 changed_actions, changed_size; /* a recorder's, in memory of that size of its own; 0: none */
 	u8 *next_roots;     /* those of a change that is being made; 0: none */
+	struct acting actings[2];
+	/* What the last change took the place of, where a thread may look that came in before. */
+	struct memory old;
+	u8 *old_roots;
 };
 
 at(image, next, STATE_O_NEXT);
@@ -93,9 +98,7 @@ at(image, loaded, STATE_O_LOADED);
 at(image, words, STATE_O_WORDS);
 at(image, thunks, STATE_O_THUNKS);
 at(image, switches, STATE_O_SWITCHES);
-at(image, actions, STATE_O_ACTIONS);
-at(image, nactions, STATE_O_ACTIONS_COUNT);
-at(image, counts, STATE_O_COUNTS);
+at(image, acting, STATE_O_ACTING);
 at(image, at, STATE_O_AT);
 at(image, code, STATE_O_CODE);
 at(image, code_size, STATE_O_CODE_SIZE);
@@ -110,8 +113,10 @@ struct function {
 	u32 id; /* local */
 };
 
-/* actions_index is behind the table of actions. */
-static inline const u32 *actions_index(const struct image *m) { return (const u32 *)(m->actions + m->nactions); }
+static inline const struct action *acting_table(const struct acting *a) { return (const struct action *)a->actions; }
+
+/* acting_index is behind the table of actions. */
+static inline const u32 *acting_index(const struct acting *a) { return (const u32 *)(acting_table(a) + a->count); }
 
 static inline u32 trace_id(struct function f) { return f.image->base + f.id; }
 

@@ -31,12 +31,13 @@ enum { LEAST = 3 };
 /* quick_actions returns what is done at calls of a function, if that is nothing but capturing, always. */
 static const struct action *quick_actions(struct function f, u32 *n)
 {
-	if (!f.image->actions)
+	const struct acting *all = load(&f.image->acting);
+	if (!all)
 		return 0;
-	const u32 *index = actions_index(f.image) + f.id - 1;
+	const u32 *index = acting_index(all) + f.id - 1;
 	u32 from = index[0] ^ ACTIONS_QUICK;
 	*n = (index[1] & ~ACTIONS_QUICK) - from;
-	return from & ACTIONS_QUICK ? 0 : f.image->actions + from;
+	return from & ACTIONS_QUICK ? 0 : acting_table(all) + from;
 }
 
 /* quick_block returns this thread's block where a fast path would find it; else 0. */

@@ -75,7 +75,9 @@ static int map_at(u64 a)
 	return 0;
 }
 
-static u32 extra, late; /* a recorder has asked for more in the shadow than what was planned */
+/* extra: frames have more in their shadow than return addresses; wide: that is mapped, which comes first; late: since a
+   recorder has asked for more than what was planned. */
+static u32 extra, late, wide;
 
 /* extra_late says whether frames have times and depths in their shadow because a recorder has asked for that since the
    start. */
@@ -86,22 +88,45 @@ hidden void stacks_init(void)
 {
 	extra = fentry_config.mode == MODE_PROFILE || fentry_config.depth || fentry_config.threshold || fentry_own.roots ||
 		fentry_own.without || fentry_image.options & 1; /* of actions, in any image */
+	wide = extra;
 }
 
 /* extra_shadow says whether frames have times and depths in their shadow. */
 hidden int extra_shadow(void) { return load(&extra) != 0; }
 
-static int map_piece(u64 a)
+/* shadow_windows is how many windows are mapped of a piece. */
+static u32 shadow_windows(void) { return load(&wide) ? SHADOW_WINDOWS : SHADOW_FEW; }
+
+/* unmap_windows unmaps the windows from first to n, without that, of the piece at a. */
+static void unmap_windows(u64 a, u32 first, u32 n)
 {
-	u32 n = extra_shadow() ? SHADOW_WINDOWS : SHADOW_FEW;
-	for (u32 i = 0; i < n; i++) {
+	for (u32 i = first; i < n; i++)
+		sys(SYS_munmap, shadow_window(a, i), PIECE, 0, 0, 0, 0);
+}
+
+/* map_windows maps them. It returns 0, and maps none, if one of them cannot be. */
+static int map_windows(u64 a, u32 first, u32 n)
+{
+	for (u32 i = first; i < n; i++) {
 		if (map_at(shadow_window(a, i)))
 			continue;
-		while (i-- > 0)
-			sys(SYS_munmap, shadow_window(a, i), PIECE, 0, 0, 0, 0);
+		unmap_windows(a, first, i);
 		return 0;
 	}
 	return 1;
+}
+
+/* map_piece maps the shadow of the piece at a, for which *s is busy, and says so there. It returns 0 if that cannot be, or
+   nobody waits for it any more. */
+static int map_piece(u64 a, u8 *s, u8 busy)
+{
+	u32 n = shadow_windows();
+	int ok = map_windows(a, 0, n);
+	if (cas(s, busy, ok ? P_MAPPED : P_REFUSED))
+		return ok;
+	if (ok)
+		unmap_windows(a, 0, n);
+	return 0;
 }
 
 /* others_piece waits while another thread of this process maps a piece, and returns what
@@ -148,8 +173,7 @@ static int have_piece(struct control *c, u64 a)
 			return 0;
 		if (v >= P_BUSY || !cas(s, v, busy_in(c->pid)))
 			continue;
-		int ok = map_piece(a & -(u64)PIECE);
-		store(s, ok ? P_MAPPED : P_REFUSED);
+		int ok = map_piece(a & -(u64)PIECE, s, busy_in(c->pid));
 		static u32 said;
 		if (!ok && !swap(&said, 1))
 			say("calls on a stack are lost: the program uses the memory where return addresses would be kept", 0, 0, 0);
@@ -228,15 +252,14 @@ static u32 fresh(struct control *c)
 		if (c->stacks[k].used > c->stacks[i].used)
 			k = i;
 	}
-	struct stack *t = c->nstacks >= MOST_STACKS ? 0 : map_private(4UL * c->nstacks * sizeof *t);
+	struct stack *t = c->nstacks >= MOST_STACKS ? 0 : map_private(stacks_size(4 * c->nstacks));
 	if (!t)
 		return k; /* not the current one, which was entered last */
 	memcpy(t, c->stacks, c->nstacks * sizeof *t);
-	if (c->stacks != c->few)
-		sys(SYS_munmap, c->stacks, c->nstacks * sizeof *t, 0, 0, 0, 0);
-	c->stacks = t;
+	*stacks_before(t, 4 * c->nstacks) = c->stacks; /* frames_adopt may look there */
 	k = c->nstacks;
-	c->nstacks *= 4;
+	store(&c->stacks, t);
+	store(&c->nstacks, 4 * k);
 	return k;
 }
 
@@ -359,36 +382,55 @@ hidden void leave_stack(struct control *c)
 		switch_to(c, back - 1);
 }
 
-/* next_piece returns the first stack address from a on whose shadow is mapped; -1: there is
+/* next_in returns the first stack address from a on of whose shadow that is known which is from lo to hi; -1: there is
    none. */
-static u64 next_piece(u64 a)
+static u64 next_in(u64 a, u8 lo, u8 hi)
 {
 	while (a < 1UL << ADDRESS_BITS) {
-		u8 *l2 = load(&pieces[a >> L1_SHIFT]);
-		if (l2 && load(&l2[a / PIECE % L2_PIECES]) == P_MAPPED)
+		u8 *l2 = load(&pieces[a >> L1_SHIFT]), v = l2 ? load(&l2[a / PIECE % L2_PIECES]) : P_UNKNOWN;
+		if (v >= lo && v <= hi)
 			return a;
 		a = l2 ? a + PIECE : ((a >> L1_SHIFT) + 1) << L1_SHIFT;
 	}
 	return -1UL;
 }
 
-/* stacks_extend gives all stacks that were seen the rest of the shadow, as no thread looks. It returns 0 if there is no
-   room: then they have what they had. */
+/* next_piece returns the first stack address from a on whose shadow is mapped; -1: there is none. */
+static u64 next_piece(u64 a) { return next_in(a, P_MAPPED, P_MAPPED); }
+
+/* await_pieces waits for threads that map a piece without knowing of more windows, and then gives these pieces up. There is
+   none but those of killed processes that shared this one's memory, unless the recorder is killed just now. */
+static void await_pieces(void)
+{
+	enum { NAPS = 20 };
+	static u32 never;
+	for (u64 a = next_in(0, P_BUSY, P_LAST); a != -1UL; a = next_in(a + PIECE, P_BUSY, P_LAST)) {
+		u8 *s = piece_state(a), v = load(s);
+		for (u32 i = 0; i < NAPS && v == busy_in(getpid()); i++) {
+			futex_wait(&never, 0, PIECE_NAP);
+			v = load(s);
+		}
+		if (v >= P_BUSY)
+			cas(s, v, P_REFUSED);
+	}
+}
+
+/* stacks_extend gives all stacks the rest of the shadow, those that were seen and those from now on. It returns 0 if there is
+   no room: then they have what they had. */
 hidden int stacks_extend(void)
 {
-	u64 failed_at = -1UL;
-	for (u64 a = next_piece(0); a != -1UL && failed_at == -1UL; a = next_piece(a + PIECE))
-		for (u32 i = SHADOW_FEW; i < SHADOW_WINDOWS && failed_at == -1UL; i++)
-			if (!map_at(shadow_window(a, i))) {
-				while (i-- > SHADOW_FEW)
-					sys(SYS_munmap, shadow_window(a, i), PIECE, 0, 0, 0, 0);
-				failed_at = a;
-			}
-	if (failed_at == -1UL)
+	u64 a;
+	store(&wide, 1);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	await_pieces();
+	for (a = next_piece(0); a != -1UL; a = next_piece(a + PIECE))
+		if (!map_windows(a, SHADOW_FEW, SHADOW_WINDOWS))
+			break;
+	if (a == -1UL)
 		return 1;
-	for (u64 a = next_piece(0); a < failed_at; a = next_piece(a + PIECE))
-		for (u32 i = SHADOW_FEW; i < SHADOW_WINDOWS; i++)
-			sys(SYS_munmap, shadow_window(a, i), PIECE, 0, 0, 0, 0);
+	store(&wide, 0);
+	for (u64 b = next_piece(0); b < a; b = next_piece(b + PIECE))
+		unmap_windows(b, SHADOW_FEW, SHADOW_WINDOWS);
 	return 0;
 }
 
@@ -422,10 +464,8 @@ hidden u64 stacks_areas(struct area *to, u64 room)
 /* stacks_leave unmaps the shadow of all stacks. */
 hidden void stacks_leave(void)
 {
-	u32 n = extra_shadow() ? SHADOW_WINDOWS : SHADOW_FEW;
 	for (u64 a = next_piece(0); a != -1UL; a = next_piece(a + PIECE))
-		for (u32 i = 0; i < n; i++)
-			sys(SYS_munmap, shadow_window(a, i), PIECE, 0, 0, 0, 0);
+		unmap_windows(a, 0, shadow_windows());
 	for (u32 i = 0; i < lengthof(pieces); i++)
 		if (pieces[i])
 			sys(SYS_munmap, pieces[i], L2_PIECES, 0, 0, 0, 0);

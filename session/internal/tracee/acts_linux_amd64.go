@@ -116,14 +116,18 @@ func appendCounts(b []byte, all, was []stub.Action, counts []byte) []byte {
 
 // actionsOf reads the table that an image has, and how often each was done.
 func (r *Runtime) actionsOf(im *RuntimeImage, a *acting) (all []stub.Action, counts []byte, err error) {
-	if im.actions == 0 || im.nActions == 0 {
+	if im.acting == 0 {
 		return nil, nil, nil
 	}
-	if all, err = r.readActions(im.actions, im.nActions, a); err != nil {
+	var b [format.ActingSize]byte
+	if err := r.t.ReadAt(b[:], im.acting); err != nil {
+		return nil, nil, err
+	}
+	if all, err = r.readActions(le.Uint64(b[format.ActingOActions:]), le.Uint32(b[format.ActingOCount:]), a); err != nil {
 		return nil, nil, err
 	}
 	counts = make([]byte, len(all)*stub.ActionCountSize)
-	return all, counts, r.t.ReadAt(counts, im.counts)
+	return all, counts, r.t.ReadAt(counts, le.Uint64(b[format.ActingOCounts:]))
 }
 
 // plannedActions reads the one that it came with.

@@ -43,8 +43,7 @@ type RuntimeImage struct {
 
 	state, words, thunks, switches uint64
 	code, codeSize, detours        uint64
-	at, actions, counts            uint64
-	nActions                       uint32
+	at, acting                     uint64
 }
 
 const (
@@ -115,9 +114,8 @@ func (r *Runtime) next(at uint64, err *error) uint64 {
 		ID: word(format.StateOID), Sites: int(min(le.Uint32(b[format.StateOSites:]), format.IDMax)), state: at,
 		Loaded: word(format.StateOLoaded),
 		words:  word(format.StateOWords), thunks: word(format.StateOThunks), switches: word(format.StateOSwitches),
-		at: word(format.StateOAt), actions: word(format.StateOActions), counts: word(format.StateOCounts),
-		nActions: le.Uint32(b[format.StateOActionsCount:]),
-		code:     word(format.StateOCode), codeSize: word(format.StateOCodeSize), detours: word(format.StateODetours),
+		at: word(format.StateOAt), acting: word(format.StateOActing),
+		code: word(format.StateOCode), codeSize: word(format.StateOCodeSize), detours: word(format.StateODetours),
 	})
 	return word(format.StateONext)
 }
