@@ -5,6 +5,7 @@ package fentry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -363,4 +364,26 @@ func TestAttachExecutes(t *testing.T) {
 	if !strings.HasSuffix(a.said, "right\n") {
 		t.Errorf("%q", a.said)
 	}
+}
+
+// Children that are forked at the end of a recording get nothing of it.
+func TestAttachForks(t *testing.T) {
+	r := start(t, buildFile(t, "testdata/forks.c"))
+	pid := r.cmd.Process.Pid
+	for range 2 {
+		attachUntil(t, pid, fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data")}, 10*time.Millisecond, "sum")
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, child := range strings.Fields(string(b)) {
+			maps, _ := os.ReadFile("/proc/" + child + "/maps") // an error: it has ended
+			for _, line := range strings.Split(string(maps), "\n") {
+				if strings.HasSuffix(strings.TrimSpace(line), " r-xp 00000000 00:00 0") {
+					t.Fatalf("child %s of %d:\n%s", child, pid, maps)
+				}
+			}
+		}
+	}
+	r.end(t, 7, "")
 }

@@ -2,6 +2,7 @@ package tracee
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -29,7 +30,8 @@ import (
 // Once nobody is there, no return address can lead to a thunk any more, and the unwind tables become what they were, in
 // such stops, too. An unwinder may still be reading entries that were added, or return addresses in a shadow, which its
 // registers say, or its stack; that is waited for, but not for ever, as the same words may be left there. Then all is
-// unmapped, by one thread while the others run: what the runtime has mapped by the runtime itself, and then the runtime.
+// unmapped: what the runtime has mapped by the runtime itself, and then the runtime, by one thread while the others run.
+// Children that are forked meanwhile do not get it.
 //
 // What stays, if that takes too long, is harmless: nobody comes there any more, and who is there comes out.
 
@@ -87,7 +89,7 @@ func (a *Attachment) detach(pid int) (time.Duration, error) {
 			err = a.restoreLate(ts, d.ms)
 			d.restored = true
 		case d.unread:
-			err = ts.within(true, d.leave)
+			err = ts.within(false, d.leave)
 			if err == nil && d.gone {
 				err = d.unmap()
 			}
@@ -133,6 +135,9 @@ type detaching struct {
 func (d *detaching) prepare() error {
 	return d.ts.calling(d.ms, func(r *remote) (err error) {
 		if d.stack, err = r.mapStack(); err != nil {
+			return err
+		}
+		if err := r.notForChildren(area{d.stack.lo, d.stack.hi - d.stack.lo}); err != nil {
 			return err
 		}
 		return d.findAreas(r)
@@ -207,12 +212,26 @@ func (ts *threads) forgetBlocks() {
 	}
 }
 
-// leave has the runtime give back what it has mapped. One thread is stopped for that.
+// leave has the runtime give back what it has mapped. Children that are forked from then on do not map the pool, by which
+// they would be found, so they do not get the rest either.
 func (d *detaching) leave() error {
 	return d.ts.calling(d.ms, func(r *remote) (err error) {
-		d.gone, err = d.a.quit(r, d.stack)
+		if d.gone, err = d.a.quit(r, d.stack); err == nil && d.gone {
+			for _, m := range d.a.mapped {
+				err = cmp.Or(err, r.notForChildren(m))
+			}
+		}
 		return err
 	})
+}
+
+// notForChildren has children not get an area.
+func (r *remote) notForChildren(m area) error {
+	_, err := r.call(unix.SYS_MADVISE, m.at, m.size, unix.MADV_DONTFORK)
+	if err == unix.ENOMEM {
+		return nil // it was unmapped in part
+	}
+	return err
 }
 
 // unmapStep is how much memory is given back between two looks at the clock.

@@ -76,7 +76,7 @@ func tracedBy(dir string) error {
 	if err != nil || tracer == 0 {
 		return nil
 	}
-	if tracer == os.Getpid() {
+	if statusField(fmt.Sprintf("/proc/%d", tracer), "Tgid") == strconv.Itoa(os.Getpid()) { // it is a thread's
 		return errBusy // an earlier try that ends
 	}
 	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", tracer))
