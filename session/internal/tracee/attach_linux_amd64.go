@@ -194,6 +194,9 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 			return ts.calling(ms, func(r *remote) error { return b.start(r, ts.pid, stack, ts.aux, pool) })
 		})
 	}
+	if errors.Is(err, errNoAnswer) {
+		return err
+	}
 	if err != nil && home {
 		if uerr := b.undo(ts, ms, stack); uerr != nil && !errors.Is(uerr, ErrEnded) {
 			err = fmt.Errorf("%w; what was added to the process is still there: %w", err, uerr)
@@ -292,7 +295,9 @@ func (ts *threads) calling(ms []mapping, do func(*remote) error) error {
 	if err != nil {
 		return err
 	}
-	err = do(r)
+	if err = do(r); errors.Is(err, errNoAnswer) {
+		return err
+	}
 	if eerr := r.end(); err == nil {
 		err = eerr
 	}

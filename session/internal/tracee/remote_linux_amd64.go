@@ -41,6 +41,10 @@ const remoteTries = 12
 // it may be tried again.
 var errStuck = errors.New("a call that a thread of it is made to make does not end")
 
+// errNoAnswer: a routine does not return. It is not interrupted, as nobody knows what it has done: the thread goes on by
+// itself when it does return, as if the recorder had been killed.
+var errNoAnswer = errors.New("the runtime does not answer in the process, and stays there")
+
 // remote takes a thread for such calls: one that can make them unnoticed. ms are the process's mappings.
 func (ts *threads) remote(ms []mapping) (*remote, error) {
 	r := &remote{}
@@ -161,8 +165,8 @@ func (r *remote) await() (ws syscall.WaitStatus, err error) {
 		if ws, err = r.t.awaitAny(time.Now().Add(remoteLimit)); err != errBusy {
 			return ws, err
 		}
-		if s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", r.t.pid)); err != nil || s.State != 'R' {
-			break
+		if s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", r.t.pid)); err != nil || s.State == 'S' {
+			break // it waits; else it has stopped just now, or waits for a processor, or for memory
 		}
 	}
 	return ws, errStuck
@@ -225,7 +229,7 @@ func (r *remote) run(s remoteStack, entry, routine, sp uint64, args ...uint64) (
 		return 0, err
 	}
 	if err = r.goBack(); err == errStuck {
-		err = errors.Join(errors.New("the runtime does not answer in the process"), r.interrupt())
+		err = errNoAnswer
 	}
 	word := make([]byte, 16)
 	if err == nil && (r.t.ReadAt(word, s.lo) != nil || le.Uint32(word) == 0) {
