@@ -31,10 +31,19 @@ type instance struct {
 	gone    bool          // it has been removed
 }
 
-// stackKey is a call.
+// stackKey is a call, or those of a function at one time.
 type stackKey struct {
 	task taskID
 	time int64
+	fn   int // the function; of a system call, -2 less its number
+}
+
+// keyOf is the key of an event, of a function.
+func keyOf(ev *trace.Event, fn int) stackKey {
+	if ev.Func.Image == trace.SyscallImage {
+		fn = -2 - int(ev.Func.ID)
+	}
+	return stackKey{idOf(ev.Task), ev.Time, fn}
 }
 
 // mostStacks bounds how many stacks of calls are remembered.

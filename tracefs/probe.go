@@ -262,7 +262,7 @@ func (in *instance) hit(p *probe, at uint64, ev *trace.Event) (switched bool) {
 		in.dumps = append(in.dumps, in.fs.cpu(ev.Task))
 	case commandStack:
 		if now.on && len(in.stackAt) < mostStacks {
-			in.stackAt[stackKey{idOf(ev.Task), ev.Time}] = true
+			in.stackAt[keyOf(ev, p.fn)] = true
 		}
 	case commandSnap:
 		in.asked = true

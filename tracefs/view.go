@@ -186,7 +186,7 @@ func (v *view) event(ev *trace.Event) error {
 		}
 	}
 	begins := ev.Kind == trace.Entry || ev.Func.Image == trace.SyscallImage
-	if begins && len(v.in.stackAt) > 0 && v.in.stackAt[stackKey{r.id, ev.Time}] {
+	if begins && len(v.in.stackAt) > 0 && v.in.stackAt[keyOf(ev, v.of(ev.Func))] {
 		if err := v.backtrace(ev); err != nil {
 			return err
 		}

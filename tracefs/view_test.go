@@ -156,3 +156,16 @@ func TestProbesCount(t *testing.T) {
 		}
 	}
 }
+
+// TestStackOfOne: a stack is shown at calls of the function that has the command, not at others of the same time.
+func TestStackOfOne(t *testing.T) {
+	s, fs := newShortCalls(t, tracerFunction)
+	if err := fs.top.command("burst:stacktrace"); err != nil {
+		t.Fatal(err)
+	}
+	s.n = 66
+	text, _ := read(t, fs, false, 0)
+	if n := strings.Count(text, "<stack trace>\n"); n != 3 || strings.Count(text, " => 0000000000000005:#2\n") != 3 || strings.Contains(text, " => 0000000000000005:#1\n") {
+		t.Errorf("%d stacks of 3:\n%s", n, text)
+	}
+}
