@@ -436,7 +436,7 @@ const (
 	ImageMagic     = "FENTRYIM" // value of IMAGE_O_MAGIC
 	SyscallNumbers = 512        // those of system calls that the runtime knows
 	SyscallNoPlan  = 255        // an entry of fentry_syscalls: there is no plan, but the slow path is to be taken
-	ImageVersion   = 2          // value of IMAGE_O_VERSION
+	ImageVersion   = 3          // value of IMAGE_O_VERSION
 	MeetingMagic   = "FTRYHOME" // value of MEETING_O_MAGIC
 	ActionsQuick   = 0x80000000 // bit in the index of actions: all of the function's capture something, always
 )
@@ -597,7 +597,7 @@ const (
 
 // The symbol fentry_image: what is traced in an image.
 const (
-	ImageSize = 1304 // bytes
+	ImageSize = 1312 // bytes
 )
 
 // Fields of image_info.
@@ -638,6 +638,7 @@ const (
 	ImageOCurg         = 1288 // u32, bytes
 	ImageODeep         = 1292 // u32
 	ImageOOriginal     = 1296 // i64, bytes
+	ImageOOff          = 1304 // i64, bytes
 )
 
 // Sizes of arrays in image_info, bytes.
@@ -773,24 +774,37 @@ const (
 
 // Fields of state.
 const (
-	StateONext         = 0   // u64
-	StateOID           = 8   // u64
-	StateOSites        = 16  // u32
-	StateOLoaded       = 32  // u64, counter
-	StateOWords        = 40  // u64
-	StateOThunks       = 48  // u64
-	StateOSwitches     = 64  // u64
-	StateOActions      = 104 // u64
-	StateOActionsCount = 112 // u32
-	StateOCounts       = 120 // u64
-	StateOAt           = 128 // u64
-	StateOCode         = 136 // u64
-	StateOCodeSize     = 144 // u64, bytes
-	StateODetours      = 152 // u64
-	StateOStage        = 168 // u32
+	StateONext     = 0   // u64
+	StateOID       = 8   // u64
+	StateOSites    = 16  // u32
+	StateOLoaded   = 32  // u64, counter
+	StateOWords    = 40  // u64
+	StateOThunks   = 48  // u64
+	StateOSwitches = 64  // u64
+	StateOActing   = 104 // u64
+	StateOAt       = 128 // u64
+	StateOCode     = 136 // u64
+	StateOCodeSize = 144 // u64, bytes
+	StateODetours  = 152 // u64
+	StateOStage    = 168 // u32
 )
 
 // Sizes of arrays in state, bytes.
+const ()
+
+// What is done at calls of an image's functions.
+const (
+	ActingSize = 24 // bytes
+)
+
+// Fields of acting.
+const (
+	ActingOActions = 0  // u64
+	ActingOCounts  = 8  // u64
+	ActingOCount   = 16 // u32
+)
+
+// Sizes of arrays in acting, bytes.
 const ()
 
 // What is to be changed; ROOTS ChangedRoots and ACTED ChangedActions follow.

@@ -278,9 +278,7 @@
 #define STATE_O_WORDS              40           /* u64 */
 #define STATE_O_THUNKS             48           /* u64 */
 #define STATE_O_SWITCHES           64           /* u64 */
-#define STATE_O_ACTIONS            104          /* u64 */
-#define STATE_O_ACTIONS_COUNT      112          /* u32 */
-#define STATE_O_COUNTS             120          /* u64 */
+#define STATE_O_ACTING             104          /* u64 */
 #define STATE_O_AT                 128          /* u64 */
 #define STATE_O_CODE               136          /* u64 */
 #define STATE_O_CODE_SIZE          144          /* u64, bytes */
@@ -288,6 +286,16 @@
 #define STATE_O_STAGE              168          /* u32 */
 
 /* sizes of arrays in state, bytes */
+
+/* what is done at calls of an image's functions */
+#define ACTING_SIZE                24           /* bytes */
+
+/* fields of acting */
+#define ACTING_O_ACTIONS           0            /* u64 */
+#define ACTING_O_COUNTS            8            /* u64 */
+#define ACTING_O_COUNT             16           /* u32 */
+
+/* sizes of arrays in acting, bytes */
 
 /* what is to be changed; ROOTS ChangedRoots and ACTED ChangedActions follow */
 #define CHANGE_SIZE                24           /* bytes */
@@ -558,10 +566,8 @@ struct state {
 	u8 pad56[8];
 	u64 switches; /* address of the switches, by local id from 1 */
 	u8 pad72[32];
-	u64 actions; /* address of its table of actions; 0: there is none */
-	u32 actions_count; /* length of the table */
-	u8 pad116[4];
-	u64 counts; /* address of how often each was done, u32 each */
+	u64 acting; /* address of its Acting; 0: no function has actions */
+	u8 pad112[16];
 	u64 at; /* address of what the image says of itself */
 	u64 code; /* address of the runtime that came with it */
 	u64 code_size; /* bytes: of that; 0: it is not known */
@@ -577,15 +583,25 @@ _Static_assert(offsetof(struct state, loaded) == STATE_O_LOADED, "state.loaded")
 _Static_assert(offsetof(struct state, words) == STATE_O_WORDS, "state.words");
 _Static_assert(offsetof(struct state, thunks) == STATE_O_THUNKS, "state.thunks");
 _Static_assert(offsetof(struct state, switches) == STATE_O_SWITCHES, "state.switches");
-_Static_assert(offsetof(struct state, actions) == STATE_O_ACTIONS, "state.actions");
-_Static_assert(offsetof(struct state, actions_count) == STATE_O_ACTIONS_COUNT, "state.actions_count");
-_Static_assert(offsetof(struct state, counts) == STATE_O_COUNTS, "state.counts");
+_Static_assert(offsetof(struct state, acting) == STATE_O_ACTING, "state.acting");
 _Static_assert(offsetof(struct state, at) == STATE_O_AT, "state.at");
 _Static_assert(offsetof(struct state, code) == STATE_O_CODE, "state.code");
 _Static_assert(offsetof(struct state, code_size) == STATE_O_CODE_SIZE, "state.code_size");
 _Static_assert(offsetof(struct state, detours) == STATE_O_DETOURS, "state.detours");
 _Static_assert(offsetof(struct state, stage) == STATE_O_STAGE, "state.stage");
 _Static_assert(sizeof(struct state) == STATE_SIZE, "state");
+
+/* what is done at calls of an image's functions */
+struct acting {
+	u64 actions; /* address of a table of actions, with its index behind it */
+	u64 counts; /* address of how often each was done, u32 each */
+	u32 count; /* length of the table */
+	u8 pad20[4];
+};
+_Static_assert(offsetof(struct acting, actions) == ACTING_O_ACTIONS, "acting.actions");
+_Static_assert(offsetof(struct acting, counts) == ACTING_O_COUNTS, "acting.counts");
+_Static_assert(offsetof(struct acting, count) == ACTING_O_COUNT, "acting.count");
+_Static_assert(sizeof(struct acting) == ACTING_SIZE, "acting");
 
 /* what is to be changed; ROOTS ChangedRoots and ACTED ChangedActions follow */
 struct change {
