@@ -1,4 +1,4 @@
-// pthread_cancel at a cancellation point and asynchronously, pthread_exit from nested calls, cleanup handlers, key destructors,
+// pthread_cancel at a cancellation point and asynchronously, pthread_exit from nested calls, clean_up handlers, key destructors,
 // and a main thread that leaves before the others.
 #include "count.h"
 #include <pthread.h>
@@ -8,13 +8,13 @@ static sem_t there;
 static int cleaned, destroyed;
 static pthread_key_t key;
 
-FN static void cleanup(void *p) { COUNT(); __atomic_add_fetch(&cleaned, (int)(intptr_t)p, __ATOMIC_SEQ_CST); }
+FN static void clean_up(void *p) { COUNT(); __atomic_add_fetch(&cleaned, (int)(intptr_t)p, __ATOMIC_SEQ_CST); }
 FN static void destroy(void *p) { COUNT(); __atomic_add_fetch(&destroyed, (int)(intptr_t)p, __ATOMIC_SEQ_CST); }
 FN static int leaf(int n) { COUNT(); return n + 1; }
 FN static void sleeper(int n)
 {
 	COUNT();
-	pthread_cleanup_push(cleanup, (void *)1);
+	pthread_cleanup_push(clean_up, (void *)1);
 	if (n == 0) {
 		sem_post(&there);
 		for (;;)
@@ -45,7 +45,7 @@ FN static void *asynchronous(void *p)
 FN static void leave(int n)
 {
 	COUNT();
-	pthread_cleanup_push(cleanup, (void *)1);
+	pthread_cleanup_push(clean_up, (void *)1);
 	if (n == 0)
 		pthread_exit((void *)9);
 	leave(n - 1);
