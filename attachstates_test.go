@@ -281,13 +281,3 @@ int main(void)
 		r.end(t, 7, "right\n")
 	}
 }
-
-// Signals that are pending, or waited for, are still there when a process was attached to and detached from.
-func TestAttachPending(t *testing.T) {
-	r := start(t, buildFile(t, "testdata/pending.c"))
-	dir := filepath.Join(t.TempDir(), "fentry.data")
-	for range 8 {
-		attachUntil(t, r.cmd.Process.Pid, fentry.Options{Dir: dir}, 10*time.Millisecond, "sum")
-	}
-	r.end(t, 7, "right\n")
-}
