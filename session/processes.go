@@ -87,7 +87,7 @@ func (ps *processes) saw(pid, host int) {
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	st, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", host))
+	st, err := procfs.ReadProcess(host)
 	if err != nil {
 		return
 	}

@@ -4,6 +4,7 @@ package drain
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -124,12 +125,13 @@ func (l *Liveness) trusted(pid int) bool {
 	return !l.strange || l.known(pid)
 }
 
-// look looks whether a process maps the pool under its id.
+// look looks whether a process maps the pool under its id. An id that a program says can meanwhile, or in this PID
+// namespace, be a thread's of any process, or the recorder's, which maps it, too.
 func (l *Liveness) look(pid int) bool {
 	old := l.seen[pid]
 	l.seen[pid] = old
-	s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil || s.Start < l.leader.Start || s.Start == old.start {
+	s, err := procfs.ReadProcess(pid)
+	if err != nil || pid == os.Getpid() || s.Start < l.leader.Start || s.Start == old.start {
 		return false
 	}
 	if mapped, _ := l.shared.MappedBy(pid); !mapped {

@@ -75,6 +75,19 @@ func ReadStat(path string) (procStat, error) {
 	return parseStat(b[:n])
 }
 
+// IsProcess tells whether an id is a process's, which may have ended if nobody has waited for it. A thread's is not, though
+// /proc has a directory for it, which is like its process's and is not listed.
+func IsProcess(pid int) bool { return unix.Tgkill(pid, pid, 0) != unix.ESRCH }
+
+// ReadProcess is ReadStat of a process.
+func ReadProcess(pid int) (procStat, error) {
+	s, err := ReadStat(fmt.Sprintf("/proc/%d/stat", pid))
+	if err == nil && !IsProcess(pid) {
+		err = fmt.Errorf("%d is no process: %w", pid, unix.ESRCH)
+	}
+	return s, err
+}
+
 // User is the user whose a process is; ok is false if it has ended.
 func User(pid int) (uid int, ok bool) {
 	var st unix.Stat_t
@@ -165,8 +178,11 @@ type SharedFile struct {
 }
 
 // MappedBy tells whether a process maps the file. known is false if that cannot
-// be seen: the process is another user's or not dumpable.
+// be seen: the process is another user's or not dumpable. The id of a thread is no process's.
 func (f SharedFile) MappedBy(pid int) (mapped, known bool) {
+	if !IsProcess(pid) {
+		return false, true
+	}
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err == nil && len(b) == 0 {
 		b, err = os.ReadFile(Dir(pid) + "/maps")
