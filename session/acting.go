@@ -111,7 +111,8 @@ func (s *session) doing(setting string, v word) (d doing, wrong *ControlError) {
 		return d, &ControlError{v.at, err.Error()}
 	}
 	matched := false
-	for image := range s.switchable() {
+	images := s.switchable()
+	for image := range images {
 		acts, err := what.Of(image)
 		if errors.As(err, &at) {
 			return d, &ControlError{v.at + at.At, at.Why}
@@ -122,7 +123,7 @@ func (s *session) doing(setting string, v word) (d doing, wrong *ControlError) {
 		matched = matched || len(acts) > 0
 	}
 	if !matched {
-		return d, &ControlError{v.at, noFunction}
+		return d, &ControlError{v.at, unmatched(images)}
 	}
 	return doing{setting, v.text, what}, nil
 }

@@ -464,6 +464,14 @@ func (s *session) come() {
 // noFunction is said where a pattern matches none.
 const noFunction = "no function matches that was chosen when the recording began (record -F, --available)"
 
+// unmatched is why a pattern matches no function of images: if there are none, no process is there to look into.
+func unmatched(images map[trace.ImageID]int) string {
+	if len(images) == 0 {
+		return errNothingToChange.Error()
+	}
+	return noFunction
+}
+
 // rulesOf understands the patterns of a command. Each must match a function that there is.
 func (s *session) rulesOf(c *command, images map[trace.ImageID]int) (rules []rule, err *ControlError) {
 	if s.o.Match == nil {
@@ -483,7 +491,7 @@ func (s *session) rulesOf(c *command, images map[trace.ImageID]int) (rules []rul
 			matched = matched || len(ids) > 0
 		}
 		if !matched {
-			return nil, &ControlError{v.at, noFunction}
+			return nil, &ControlError{v.at, unmatched(images)}
 		}
 		rules = append(rules, rule{adds: c.op.text != "-=", pattern: v.text, ids: match})
 	}
