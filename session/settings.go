@@ -250,10 +250,10 @@ func (s *session) settle() (off, all int, err error) {
 			continue
 		}
 		o, n, _, serr := a.Settle(p.Pid)
-		if errors.Is(serr, tracee.ErrOther) {
+		if errors.Is(serr, tracee.ErrOther) || s.gone(p, serr) {
 			continue
 		}
-		if serr != nil && procfs.ProcessAlive(p.Pid, p.Start) {
+		if serr != nil {
 			err = errors.Join(err, fmt.Errorf("process %d: %w", p.Pid, serr))
 			continue
 		}
@@ -299,7 +299,7 @@ func (s *session) applyTo(to *settings, clear, paused bool) (done []procfs.Proce
 			}
 			seen[id], more = true, true
 			err := s.applyIn(p, to, clear, paused)
-			if errors.Is(err, tracee.ErrNoRuntime) || err != nil && !procfs.ProcessAlive(p.Pid, p.Start) {
+			if errors.Is(err, tracee.ErrNoRuntime) || s.gone(p, err) {
 				continue
 			}
 			done = append(done, p)
@@ -310,6 +310,16 @@ func (s *session) applyTo(to *settings, clear, paused bool) (done []procfs.Proce
 	}
 	s.setting.forget(seen)
 	return done, nil
+}
+
+// gone tells whether a process could not be changed because it ends, or executes another program: its memory goes before
+// anybody sees that it has ended.
+func (s *session) gone(p procfs.Process, err error) bool {
+	if err == nil || errors.Is(err, tracee.ErrEnded) || !procfs.ProcessAlive(p.Pid, p.Start) {
+		return err != nil
+	}
+	mapped, known := s.shared.MappedBy(p.Pid)
+	return known && !mapped
 }
 
 // applyIn puts settings into a process.

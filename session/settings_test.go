@@ -3,11 +3,17 @@
 package session
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
+	"github.com/fentry-dev/fentry/session/internal/tracee"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -40,5 +46,35 @@ func TestSettingsWithoutProcess(t *testing.T) {
 	}
 	if why := unmatched(map[trace.ImageID]int{1: 1}); why != noFunction {
 		t.Errorf("with an image: %s", why)
+	}
+}
+
+// A process that cannot be changed because it ends, or executes another program, refuses nothing.
+func TestSettingsOfEnding(t *testing.T) {
+	own, err := procfs.ReadProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	self := procfs.Process{Pid: os.Getpid(), Inner: os.Getpid(), Start: own.Start}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(exe, &st); err != nil {
+		t.Fatal(err)
+	}
+	s := &session{shared: procfs.SharedFile{Inode: st.Ino, Path: exe}} // which this process maps
+	ended := self
+	ended.Start++
+	refused := errors.New("it refuses")
+	if s.gone(self, nil) || s.gone(self, refused) {
+		t.Error("a process that refuses is gone")
+	}
+	if !s.gone(self, fmt.Errorf("read: %w", tracee.ErrEnded)) || !s.gone(ended, refused) {
+		t.Error("a process that ends refuses")
+	}
+	if s.shared.Path += "-other"; !s.gone(self, refused) {
+		t.Error("a process that executes another program refuses")
 	}
 }

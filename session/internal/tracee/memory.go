@@ -4,6 +4,7 @@ package tracee
 
 import (
 	"fmt"
+	"io"
 
 	"golang.org/x/sys/unix"
 
@@ -14,9 +15,12 @@ import (
 // of its own: what is written goes to read-only memory, too.
 var _ arch.Memory = (*Process)(nil)
 
-// ReadAt copies len(b) bytes from address addr of the process.
+// ReadAt copies len(b) bytes from address addr of the process. The error is ErrEnded if that has no memory any more.
 func (t *Process) ReadAt(b []byte, addr uint64) error {
-	if _, err := t.mem.ReadAt(b, int64(addr)); err != nil {
+	if n, err := t.mem.ReadAt(b, int64(addr)); err != nil {
+		if n == 0 && err == io.EOF { // what is not mapped is EIO
+			err = ErrEnded
+		}
 		return &RefusedError{fmt.Errorf("read %d bytes at %#x of the program: %w", len(b), addr, err)}
 	}
 	return nil

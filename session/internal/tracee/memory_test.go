@@ -3,6 +3,10 @@
 package tracee
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/fentry-dev/fentry/arch"
@@ -35,5 +39,32 @@ func TestMemoryCheck(t *testing.T) {
 		if err := Check(m); err == nil {
 			t.Errorf("change %d is accepted", i)
 		}
+	}
+}
+
+// The memory of a process that has ended, or executes another program, says so; what is not mapped is another error.
+func TestMemoryEnded(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end := func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	defer end()
+	mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", cmd.Process.Pid), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	p := &Process{pid: cmd.Process.Pid, mem: mem}
+	b := make([]byte, 8)
+	if err := p.ReadAt(b, 0); err == nil || errors.Is(err, ErrEnded) {
+		t.Errorf("nothing is mapped: %v", err)
+	}
+	end()
+	if err := p.ReadAt(b, 0); !errors.Is(err, ErrEnded) {
+		t.Errorf("it has ended: %v", err)
 	}
 }
