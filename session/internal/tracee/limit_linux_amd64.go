@@ -163,7 +163,7 @@ func (r *Runtime) Limit(l Limits) error {
 	if r.at(format.MeetingORemote) == 0 {
 		return ErrNoRuntime
 	}
-	ts, err := openThreads(r.t.pid)
+	ts, err := r.threads()
 	if err != nil {
 		return err
 	}

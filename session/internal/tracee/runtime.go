@@ -31,6 +31,7 @@ type Runtime struct {
 	switches []byte // room for turn
 
 	t    *Process
+	aux  []byte // of the program that it runs
 	page [format.MeetingSize]byte
 }
 
@@ -59,6 +60,10 @@ func OpenRuntime(pid int) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	aux, err := os.ReadFile(dir + "/auxv")
+	if err != nil {
+		return nil, err
+	}
 	mem, err := os.OpenFile(dir+"/mem", os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrPermission) {
 		return nil, fmt.Errorf("its memory is not for this user to change: %w", err)
@@ -66,7 +71,7 @@ func OpenRuntime(pid int) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{t: &Process{pid: pid, mem: mem}}
+	r := &Runtime{t: &Process{pid: pid, mem: mem}, aux: aux}
 	if err := r.find(); err != nil {
 		r.Close()
 		return nil, err

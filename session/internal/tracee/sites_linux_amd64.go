@@ -320,7 +320,7 @@ func (a *Attachment) Settle(pid int) (off, all int, stopped time.Duration, err e
 		return 0, 0, 0, err
 	}
 	defer r.Close()
-	ts, err := openThreads(pid)
+	ts, err := r.threads()
 	if err != nil {
 		return 0, 0, 0, err
 	}

@@ -70,14 +70,25 @@ func openThreads(pid int) (*threads, error) {
 		return nil, err
 	}
 	ts := &threads{pid: pid, dir: dir, options: unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_SUSPEND_SECCOMP}
+	// Before its memory is opened: if this is still so when it is stopped, that is its memory.
+	if ts.aux, err = os.ReadFile(dir + "/auxv"); err != nil {
+		return nil, err
+	}
 	if ts.mem, err = os.OpenFile(dir+"/mem", os.O_RDWR, 0); err != nil {
 		return nil, err
 	}
-	if ts.aux, err = os.ReadFile(dir + "/auxv"); err != nil {
-		ts.mem.Close()
-		return nil, err
-	}
 	return ts, nil
+}
+
+// threads are those of the process, as long as it runs the program that it ran when the tracer was found in it. The memory of
+// that can still be there, with what another process has of it: the parent that waits in vfork.
+func (r *Runtime) threads() (*threads, error) {
+	ts, err := openThreads(r.t.pid)
+	if err == nil && !bytes.Equal(ts.aux, r.aux) {
+		ts.close()
+		err = ErrEnded
+	}
+	return ts, err
 }
 
 // same tells whether the process, which is stopped, still runs the program that it ran.
