@@ -279,8 +279,7 @@ func (c *cursor) step() bool {
 		return c.jump()
 	}
 	if c.nxt.code == wThreadEnd {
-		c.give(c.nxt.t)
-		c.fl.finish() // at the time of this event, not when the end was noticed
+		c.follow(&c.nxt) // calls end at the time of this event, not when the end was noticed
 	}
 	c.cur, c.captured = c.nxt, c.nextCaptured
 	c.lookAhead()

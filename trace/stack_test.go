@@ -171,6 +171,13 @@ func TestFork(t *testing.T) {
 			802 . . exit c 2/1 inherited
 			803 . exit b 3/1 inherited
 			803 unfinished a 3/0 inherited`},
+		{"child returns, the parent's thread has ended", "0 a 100 b 101 c 500 end", "800 fork f 801 F 802 C 803 B", `
+			800 . . . fork 30064771079
+			800 . . . entry f leaf
+			801 . . . exit f 1/1 leaf
+			802 . . exit c 2/1 inherited
+			803 . exit b 3/1 inherited
+			803 unfinished a 3/0 inherited`},
 		{"child never returns, parent still forks", "0 start 50000 a 50100 b 50101 c 90000 C", "80000 fork g 80001 G", `
 			80000 . . . fork 30064771079
 			80000 . . . entry g leaf
@@ -227,7 +234,8 @@ func TestFork(t *testing.T) {
 				script(t, k, c.child)
 			}))
 			want := strings.ReplaceAll(strings.TrimPrefix(c.want, "\n"), "\t", "") + "\n"
-			for _, tasks := range [][]*Task{nil, {tr.Tasks[1]}} {
+			shows := func(how string, tasks []*Task) {
+				t.Helper()
 				have := text(t, tr, WalkOptions{Tasks: tasks})
 				var lines []string
 				for l := range strings.SplitSeq(have, "\n") {
@@ -236,9 +244,11 @@ func TestFork(t *testing.T) {
 					}
 				}
 				if d := cmp.Diff(strings.Split(want, "\n"), lines); d != "" {
-					t.Errorf("tasks %v: %s", tasks, d)
+					t.Errorf("%s: %s", how, d)
 				}
 			}
+			shows("all", nil)
+			shows("the child", tr.Tasks[1:])
 			// The call tree has the child's calls where the walk has them.
 			root, err := tr.Graph(GraphOptions{})
 			if err != nil {
@@ -248,6 +258,11 @@ func TestFork(t *testing.T) {
 			if have := deepest(root); have < depth {
 				t.Errorf("the graph is %d deep, want at least %d", have, depth)
 			}
+			// An index has what the child inherited, too.
+			if ok, err := tr.MakeIndex(IndexOptions{Memory: true}); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			shows("the child, with an index", tr.Tasks[1:])
 		})
 	}
 }
