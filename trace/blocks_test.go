@@ -356,8 +356,7 @@ func TestIndexGoesOn(t *testing.T) {
 			if err := indexed.load(bytes.NewReader(events), int64(len(events)), noNames); err != nil {
 				t.Fatal(err)
 			}
-			cut := m.b[:heads[rng.IntN(len(heads))]+rng.IntN(100)%int(size)]
-			cut = cut[:min(len(cut), int(size))]
+			cut := m.b[:min(heads[rng.IntN(len(heads))]+rng.IntN(100), int(size))]
 			x, _, err := indexed.readBlocks(bytes.NewReader(cut), int64(len(cut)))
 			if err != nil {
 				t.Fatal(err)
