@@ -127,8 +127,13 @@ func checkFrom(t *testing.T, dir, first string) (steps int) {
 			continue
 		}
 		at, all := 0, strings.Fields(period)
-		if i := slices.Index(words, "step"); i >= 0 {
+		switch i := slices.Index(words, "step"); {
+		case i >= 0:
 			at = (len(all) - i%len(all)) % len(all)
+		default: // less than a period
+			for at < len(all)-1 && !slices.Equal(slices.Concat(all, all)[at:at+min(len(words), len(all))], words) {
+				at++
+			}
 		}
 		for i, w := range words {
 			if w != all[(at+i)%len(all)] {

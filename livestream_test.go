@@ -6,10 +6,8 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -88,9 +86,6 @@ func TestLookAtEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGIO)
-	defer signal.Stop(broken)
 	if _, err := unix.FcntlInt(leased.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
 		t.Fatal(err)
 	}
@@ -102,8 +97,12 @@ func TestLookAtEnd(t *testing.T) {
 				ended <- l.Snapshot(dir, 0)
 			}()
 			go func() {
-				<-broken
-				l.End()
+				defer l.End()
+				for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+					if kind, _ := unix.FcntlInt(leased.Fd(), unix.F_GETLEASE, 0); kind != unix.F_WRLCK {
+						return // somebody wants to open it
+					}
+				}
 			}()
 		},
 	})

@@ -350,7 +350,7 @@ func TestMachineArm64(t *testing.T) {
 		}
 	}
 	calls := m.addSyscalls(t)
-	outcomes := m.run(t, kernel, 20*time.Minute)
+	outcomes := m.run(t, kernel, 12*time.Minute)
 	calls.check(t, m, outcomes)
 	for _, tr := range tries {
 		if tr.patched >= len(outcomes) {

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // fentry is the built command, cache where it keeps what it can find again.
@@ -21,7 +23,7 @@ func TestMain(m *testing.M) {
 		defer os.RemoveAll(dir)
 		cache = filepath.Join(dir, "cache")
 		if fentry = os.Getenv("FENTRY_BIN"); fentry != "" { // an installed one
-			return m.Run()
+			return testtool.Main(m)
 		}
 		fentry = filepath.Join(dir, "fentry")
 		build := exec.Command("go", "build", "-o", fentry, "../cmd/fentry")
@@ -30,7 +32,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "go build ./cmd/fentry:", err)
 			fentry = "" // each test that needs it fails; the fixtures' own checks still run
 		}
-		return m.Run()
+		return testtool.Main(m)
 	}())
 }
 

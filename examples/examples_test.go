@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		os.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-		return m.Run()
+		return testtool.Main(m)
 	}())
 }
 

@@ -34,7 +34,7 @@ const serve = "FENTRY_TEST_TRACEFS"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(serve) == "" {
-		os.Exit(m.Run())
+		os.Exit(testtool.Main(m))
 	}
 	var pid int
 	var dir, tmp string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/session"
 )
 
@@ -25,8 +26,13 @@ func TestMain(m *testing.M) {
 	default:
 		main()
 	}
-	testscript.Main(m, map[string]func(){"fentry": main})
+	testscript.Main(watched{m}, map[string]func(){"fentry": main})
 }
+
+// watched are the tests, none of which may go on for ever.
+type watched struct{ *testing.M }
+
+func (w watched) Run() int { return testtool.Main(w.M) }
 
 // TestScripts runs testdata/script/*.txtar. A script states one behaviour and
 // skips itself, naming tool and package, where it needs a tool that is missing.

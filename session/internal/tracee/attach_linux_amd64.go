@@ -170,7 +170,13 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 		}
 		return ts.calling(ms, func(r *remote) (err error) {
 			if stack, err = b.mapMemory(r); err != nil {
-				err = errors.Join(err, b.unmapMemory(r))
+				return errors.Join(err, b.unmapMemory(r))
+			}
+			if home {
+				err = r.advise(unix.MADV_DONTFORK, b.mapped...)
+			}
+			if err != nil {
+				err = errors.Join(err, b.unmapMemory(r), r.unmapStack(stack))
 			}
 			return err
 		})
@@ -190,8 +196,15 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 		err = ownPages(ts.memory(), edits)
 	}
 	if err == nil {
-		err = ts.within(true, func() error {
-			return ts.calling(ms, func(r *remote) error { return b.start(r, ts.pid, stack, ts.aux, pool) })
+		// Children are found by the pool, which the program's runtime maps: they get all that is mapped, or nothing.
+		err = ts.within(!home, func() error {
+			return ts.calling(ms, func(r *remote) error {
+				err := b.start(r, ts.pid, stack, ts.aux, pool)
+				if err == nil && home {
+					err = r.advise(unix.MADV_DOFORK, b.mapped...)
+				}
+				return err
+			})
 		})
 	}
 	if errors.Is(err, errNoAnswer) {
@@ -391,7 +404,7 @@ func ownPages(mem arch.Memory, edits []arch.Edit) error {
 	return nil
 }
 
-// start has a thread start the runtime, which the libraries' plans join. The others run: nothing leads there yet.
+// start has a thread start the runtime, which the libraries' plans join. Nothing leads there yet.
 func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, pool int) (err error) {
 	// argc, no arguments, no environment, and the auxiliary vector.
 	top := (stack.hi - 4*PageSize) &^ 15

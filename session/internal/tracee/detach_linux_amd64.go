@@ -2,7 +2,6 @@ package tracee
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -137,9 +136,6 @@ func (d *detaching) prepare() error {
 		if d.stack, err = r.mapStack(); err != nil {
 			return err
 		}
-		if err := r.notForChildren(area{d.stack.lo, d.stack.hi - d.stack.lo}); err != nil {
-			return err
-		}
 		return d.findAreas(r)
 	})
 }
@@ -217,21 +213,10 @@ func (ts *threads) forgetBlocks() {
 func (d *detaching) leave() error {
 	return d.ts.calling(d.ms, func(r *remote) (err error) {
 		if d.gone, err = d.a.quit(r, d.stack); err == nil && d.gone {
-			for _, m := range d.a.mapped {
-				err = cmp.Or(err, r.notForChildren(m))
-			}
+			err = r.advise(unix.MADV_DONTFORK, d.a.mapped...)
 		}
 		return err
 	})
-}
-
-// notForChildren has children not get an area.
-func (r *remote) notForChildren(m area) error {
-	_, err := r.call(unix.SYS_MADVISE, m.at, m.size, unix.MADV_DONTFORK)
-	if err == unix.ENOMEM {
-		return nil // it was unmapped in part
-	}
-	return err
 }
 
 // unmapStep is how much memory is given back between two looks at the clock.

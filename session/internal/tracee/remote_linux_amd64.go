@@ -212,9 +212,15 @@ const (
 	mostAux         = 1 << 10
 )
 
+// mapStack maps a stack, which children that are forked meanwhile do not get.
 func (r *remote) mapStack() (s remoteStack, err error) {
-	s.lo, err = r.mmap(0, remoteStackSize, unix.PROT_READ|unix.PROT_WRITE)
+	if s.lo, err = r.mmap(0, remoteStackSize, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+		return s, err
+	}
 	s.hi = s.lo + remoteStackSize
+	if err = r.advise(unix.MADV_DONTFORK, area{s.lo, remoteStackSize}); err != nil {
+		err = errors.Join(err, r.unmapStack(s))
+	}
 	return s, err
 }
 
@@ -238,6 +244,17 @@ func (r *remote) mmap(addr, n uint64, prot int) (uint64, error) {
 		return 0, fmt.Errorf("map %d bytes at %#x in the process: %w", n, addr, err)
 	}
 	return got, nil
+}
+
+// advise tells the kernel of areas: that children get them (MADV_DOFORK) or do not (MADV_DONTFORK). What of them is not
+// mapped any more does not count.
+func (r *remote) advise(advice uint64, areas ...area) error {
+	for _, m := range areas {
+		if _, err := r.call(unix.SYS_MADVISE, m.at, m.size, advice); err != nil && err != unix.ENOMEM {
+			return fmt.Errorf("what children get of %#x in the process: %w", m.at, err)
+		}
+	}
+	return nil
 }
 
 // run calls a routine: entry is where a thread begins that is to (stub/src/amd64/attach.S), sp the stack pointer.

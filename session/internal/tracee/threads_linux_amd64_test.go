@@ -11,12 +11,19 @@ import (
 
 // Who has executed another program since the tracer was found in it is not stopped for that: its memory is another one.
 func TestThreadsOfAnotherProgram(t *testing.T) {
-	cmd := exec.Command("sh", "-c", "read x || exec sleep 1000")
+	cmd := exec.Command("sh", "-c", "echo; read x || exec sleep 1000")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil { // until then the kernel may still be executing it
 		t.Fatal(err)
 	}
 	defer func() {

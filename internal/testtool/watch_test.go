@@ -1,0 +1,54 @@
+package testtool
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) { os.Exit(Main(m)) }
+
+// A test that waits for a process without end is said, with what the process does, and the process is killed: its child,
+// too, that has lost its parent.
+func TestWatch(t *testing.T) {
+	var said bytes.Buffer
+	w := watch{limit: 100 * time.Millisecond, out: &said}
+	stop := make(chan bool)
+	go w.run(20*time.Millisecond, stop)
+	cmd := exec.Command("sh", "-c", "(setsid sleep 1001 &); exec sleep 1002")
+	cmd.Stdout = new(bytes.Buffer) // a pipe, which the child keeps open
+	err := cmd.Run()
+	stop <- true
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || !w.fired.Load() {
+		t.Fatalf("%v, %s", err, &said)
+	}
+	for _, want := range []string{"testtool.TestWatch goes on", `"sleep" "1001"`, `"sleep" "1002"`, "task ", "TracerPid:\t0"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("no %s in\n%s", want, &said)
+		}
+	}
+}
+
+// Those that wait for their subtests, or for their turn, are not meant.
+func TestRunningTests(t *testing.T) {
+	var names []string
+	t.Run("group", func(t *testing.T) {
+		t.Run("one", func(t *testing.T) {
+			t.Parallel()
+			t.Cleanup(func() {
+				for _, name := range runningTests(goroutines()) {
+					names = append(names, name)
+				}
+			})
+		})
+	})
+	if len(names) != 1 || !strings.HasPrefix(names[0], "testtool.TestRunningTests.func") {
+		t.Errorf("%q", names)
+	}
+}

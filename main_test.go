@@ -1,0 +1,12 @@
+//go:build linux
+
+package fentry_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
+)
+
+func TestMain(m *testing.M) { os.Exit(testtool.Main(m)) }
