@@ -21,7 +21,7 @@ int main(void)
 	struct pollfd in = { 0, POLLIN, 0 };
 	for (int i = 0; !poll(&in, 1, 0); i = (i + 1) % MOST) {
 		sum(10);
-		if (children[i]) {
+		if (children[i] > 0) {
 			kill(children[i], SIGKILL);
 			waitpid(children[i], 0, 0);
 		}
@@ -33,7 +33,7 @@ int main(void)
 		usleep(500);
 	}
 	for (int i = 0; i < MOST; i++)
-		if (children[i])
+		if (children[i] > 0) /* -1: there was no room for it */
 			kill(children[i], SIGKILL);
 	return 7;
 }
