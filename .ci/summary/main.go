@@ -1,6 +1,6 @@
 // Command summary reads the output of go test -json and prints what a person wants to know: a line a package, the
-// output of what failed, the names of what was skipped, the slowest tests of those that take ten seconds or more, and
-// as the last line
+// output of what failed, the names of what was skipped, the slowest tests of those that take ten seconds or more, the
+// names of what failed, and as the last line
 //
 //	N passed, N failed, N skipped
 //
@@ -130,13 +130,14 @@ func (s *summary) event(out io.Writer, e event) {
 }
 
 func (s *summary) finish(out io.Writer, allowed []*regexp.Regexp, strict bool) error {
-	passed, failed, skipped := 0, len(s.broken), 0
-	var refused []string
+	passed, skipped := 0, 0
+	failed := slices.Clone(s.broken)
+	var refused, skips []string
 	for _, name := range s.order {
 		t := s.tests[name]
 		if t.parent && t.verdict != "" {
 			if t.verdict == "fail" && !s.childFailed(name) {
-				failed++
+				failed = append(failed, name)
 			}
 			continue
 		}
@@ -147,32 +148,41 @@ func (s *summary) finish(out io.Writer, allowed []*regexp.Regexp, strict bool) e
 			skipped++
 			reason := strings.TrimSpace(lastLine(t.output.String()))
 			if strict && !slices.ContainsFunc(allowed, func(r *regexp.Regexp) bool { return r.MatchString(name) }) {
-				refused = append(refused, name)
-				fmt.Fprintf(out, "SKIP, but it has to run here: %s: %s\n", name, reason)
+				refused = append(refused, fmt.Sprintf("%s: %s", name, reason))
 			} else {
-				fmt.Fprintf(out, "skip  %s: %s\n", name, reason)
+				skips = append(skips, fmt.Sprintf("%s: %s", name, reason))
 			}
 		case "fail":
-			failed++
+			failed = append(failed, name)
 		default: // began and never ended: its process died
-			failed++
+			failed = append(failed, name)
 			fmt.Fprintf(out, "--- NO END: %s\n%s", name, t.output.String())
 		}
 	}
-	if passed+failed+skipped == 0 {
+	if passed+len(failed)+skipped == 0 {
 		return fmt.Errorf("no test ran")
 	}
+	lines(out, "skip  ", skips)
 	for _, name := range s.slowest() {
 		fmt.Fprintf(out, "slow  %s  %.1fs\n", name, s.tests[name].elapsed)
 	}
-	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", passed, failed, skipped)
+	lines(out, "SKIP, but it has to run here: ", refused)
+	lines(out, "FAILED  ", failed)
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", passed, len(failed), skipped)
 	switch {
-	case failed > 0:
+	case len(failed) > 0:
 		return fmt.Errorf("tests failed")
 	case len(refused) > 0:
 		return fmt.Errorf("%d tests were skipped that have to run here", len(refused))
 	}
 	return nil
+}
+
+// lines prints words, one a line.
+func lines(out io.Writer, head string, words []string) {
+	for _, w := range words {
+		fmt.Fprintf(out, "%s%s\n", head, w)
+	}
 }
 
 // slowest are up to ten tests that take ten seconds or more, the slowest first.

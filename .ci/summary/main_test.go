@@ -32,13 +32,13 @@ func TestRun(t *testing.T) {
 			"slow  p.TestS  12.3s\n2 passed, 0 failed, 0 skipped\n", ""},
 		{"skip", pass + skip, "", "skip  p.TestB: b_test.go:7: gdb is not installed\n1 passed, 0 failed, 1 skipped\n", ""},
 		{"skip allowed", pass + skip, allow, "1 passed, 0 failed, 1 skipped\n", ""},
-		{"skip refused", pass + skip, none, "1 passed, 0 failed, 1 skipped\n", "1 tests were skipped that have to run here"},
-		{"fail", pass + `{"Action":"fail","Package":"p","Test":"TestC"}` + "\n" + `{"Action":"fail","Package":"p"}`, "", "1 passed, 1 failed, 0 skipped\n", "tests failed"},
+		{"skip refused", pass + skip, none, "SKIP, but it has to run here: p.TestB: b_test.go:7: gdb is not installed\n1 passed, 0 failed, 1 skipped\n", "1 tests were skipped that have to run here"},
+		{"fail", pass + `{"Action":"fail","Package":"p","Test":"TestC"}` + "\n" + `{"Action":"fail","Package":"p"}`, "", "FAILED  p.TestC\n1 passed, 1 failed, 0 skipped\n", "tests failed"},
 		{"subtest fails", `{"Action":"run","Package":"p","Test":"T"}` + "\n" + `{"Action":"fail","Package":"p","Test":"T/x"}` + "\n" + `{"Action":"fail","Package":"p","Test":"T"}`,
-			"", "0 passed, 1 failed, 0 skipped\n", "tests failed"},
+			"", "FAILED  p.T/x\n0 passed, 1 failed, 0 skipped\n", "tests failed"},
 		{"does not build", pass + `{"ImportPath":"q","Action":"build-output","Output":"syntax error\n"}` + "\n" + `{"ImportPath":"q","Action":"build-fail"}` + "\n" +
 			`{"Action":"fail","Package":"q"}`, "", "1 passed, 1 failed, 0 skipped\n", "tests failed"},
-		{"died", pass + `{"Action":"run","Package":"p","Test":"TestD"}`, "", "1 passed, 1 failed, 0 skipped\n", "tests failed"},
+		{"died", pass + `{"Action":"run","Package":"p","Test":"TestD"}`, "", "--- NO END: p.TestD\nFAILED  p.TestD\n1 passed, 1 failed, 0 skipped\n", "tests failed"},
 		{"nothing", "", "", "", "no test ran"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
