@@ -60,14 +60,41 @@ func buildFile(t *testing.T, source string, flags ...string) string {
 	return program
 }
 
-// start starts a program that runs until its standard input ends.
+// start starts a program that runs until its standard input ends, and waits until it is ready, or has ended.
 func start(t *testing.T, program string, args ...string) *running {
 	t.Helper()
 	return startAs(t, nil, program, args...)
 }
 
-// startAs starts it with attributes.
+// startAs does so with attributes.
 func startAs(t *testing.T, attributes *syscall.SysProcAttr, program string, args ...string) *running {
+	t.Helper()
+	r := launch(t, attributes, program, args...)
+	awaitReady(t, r.cmd.Process.Pid)
+	return r
+}
+
+// awaitReady waits until a program has given its first thread the name "ready": before, it may still map libraries and
+// begin threads.
+func awaitReady(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		stat := string(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after := stat[strings.LastIndex(stat, ")")+1:]; strings.Contains(stat, "(ready)") || strings.HasPrefix(after, " Z") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d is not ready: %s", pid, stat)
+		}
+	}
+}
+
+// launch starts a program with attributes.
+func launch(t *testing.T, attributes *syscall.SysProcAttr, program string, args ...string) *running {
 	t.Helper()
 	r := &running{cmd: exec.Command(program, args...)}
 	r.cmd.SysProcAttr = attributes
@@ -80,7 +107,6 @@ func startAs(t *testing.T, attributes *syscall.SysProcAttr, program string, args
 		t.Fatal(err)
 	}
 	r.killAtEnd(t)
-	time.Sleep(50 * time.Millisecond)
 	return r
 }
 
@@ -158,15 +184,19 @@ func state(t *testing.T, pid int) (maps string, fds, resident int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	// VmRSS in its status is exact to some pages of each processor only.
+	pages, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := regexp.MustCompile(`VmRSS:\s*(\d+)`).FindSubmatch(status); m != nil {
+	if m := regexp.MustCompile(`Rss:\s*(\d+)`).FindSubmatch(pages); m != nil {
 		fmt.Sscan(string(m[1]), &resident)
 	}
 	return string(b), len(files), resident
 }
+
+// hasTracer tells of a process's mappings whether the tracer's code is among them.
+func hasTracer(maps string) bool { return strings.Contains("\n"+maps, "\n001f0000-") }
 
 // A process that is attached to and detached from again and again has the same memory and descriptors as before, and goes
 // on as if nothing had been.
@@ -314,9 +344,16 @@ func TestAttachRefused(t *testing.T) {
 		if err := strace.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for traced := false; !traced; time.Sleep(time.Millisecond) {
+		t.Cleanup(func() { strace.Process.Kill() })
+		tracer := fmt.Appendf(nil, "\nTracerPid:\t%d\n", strace.Process.Pid)
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-			traced = !bytes.Contains(status, []byte("\nTracerPid:\t0\n"))
+			if bytes.Contains(status, tracer) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("strace does not attach to it:\n%s", status)
+			}
 		}
 		refused(pid, fentry.Options{}, fmt.Sprintf("process %d (strace) traces it", strace.Process.Pid))
 		strace.Process.Signal(os.Interrupt)
@@ -360,6 +397,7 @@ func main() {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	out := bufio.NewReader(pipe)
 	if line, err := out.ReadString('\n'); line != "here\n" {
 		t.Fatalf("%q, %v", line, err)
@@ -399,7 +437,7 @@ func TestControl(t *testing.T) {
 	}()
 	control := func(command string) error {
 		_, err := session.Control(pid, command)
-		for deadline := time.Now().Add(10 * time.Second); errors.Is(err, session.ErrNotRecorded); _, err = session.Control(pid, command) {
+		for deadline := time.Now().Add(time.Minute); errors.Is(err, session.ErrNotRecorded); _, err = session.Control(pid, command) {
 			if time.Now().After(deadline) || len(ended) > 0 {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -163,6 +164,8 @@ func TestAttachStoppedMeanwhile(t *testing.T) {
 	r := start(t, buildStates(t), "calls", "stopped")
 	pid := r.cmd.Process.Pid
 	ended, done := make(chan struct{}), make(chan struct{})
+	end := sync.OnceFunc(func() { close(ended); <-done })
+	defer end()
 	go func() {
 		defer close(done)
 		for {
@@ -181,8 +184,7 @@ func TestAttachStoppedMeanwhile(t *testing.T) {
 	for range 10 {
 		attachUntil(t, pid, fentry.Options{Dir: dir}, 20*time.Millisecond, "sum")
 	}
-	close(ended)
-	<-done
+	end()
 	r.end(t, 7, "right\n")
 }
 
@@ -215,9 +217,24 @@ func TestAttachFiltered(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := start(t, program, what)
+			awaitFilter(t, r.cmd.Process.Pid)
 			refusedFor(t, r.cmd.Process.Pid, want.why)
 			r.end(t, want.status, "right\n")
 		})
+	}
+}
+
+// awaitFilter waits until the system calls of a process's first thread are filtered.
+func awaitFilter(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err == nil && !strings.Contains(string(status), "\nSeccomp:\t0\n") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("its system calls are not filtered: %v\n%s", err, status)
+		}
 	}
 }
 
@@ -252,6 +269,7 @@ func TestAttachSyscalls(t *testing.T) {
 func TestAttachCancels(t *testing.T) {
 	const source = `
 #include <pthread.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 static void *waits(void *arg) { pause(); return arg; }
 int main(void)
@@ -259,6 +277,7 @@ int main(void)
 	pthread_t t;
 	char c;
 	pthread_create(&t, 0, waits, 0);
+	prctl(PR_SET_NAME, "ready");
 	while (read(0, &c, 1) > 0)
 		;
 	pthread_cancel(t);

@@ -27,6 +27,7 @@ const flightProgram = `
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 static volatile int over;
@@ -48,6 +49,7 @@ int main(int argc, char **argv)
 		usleep(1000);
 	printf("%d\n", getpid());
 	fflush(stdout);
+	prctl(PR_SET_NAME, "ready");
 	while (getchar() != EOF)
 		;
 	over = 1;
@@ -175,7 +177,9 @@ func TestFlight(t *testing.T) {
 			go func() {
 				res, err := fentry.Run(context.Background(), cmd, o)
 				ended <- result{res, err}
+				stdout.Close()
 			}()
+			t.Cleanup(func() { w.Close() })
 			var pid int
 			if _, err := fmt.Fscanln(ready, &pid); err != nil {
 				t.Fatal(err)

@@ -45,7 +45,7 @@ func TestCrowd(t *testing.T) {
 // runTraced runs a program traced in every function that can be.
 func runTraced(t *testing.T, path string, buffer int64, args ...string) session.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	res, err := session.Run(ctx, session.Options{
 		Path: path, Args: append([]string{path}, args...), Dir: filepath.Join(t.TempDir(), "data"), Buffer: buffer,

@@ -60,7 +60,7 @@ func (r *recorderCmd) command(t testing.TB, argv ...string) *exec.Cmd {
 	}
 	argv = append(append(r.prefix[:len(r.prefix):len(r.prefix)], bin, opts), argv...)
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.WaitDelay = 5 * time.Second // what is left behind can hold the pipes
+	cmd.WaitDelay = 30 * time.Second // what is left behind can hold the pipes
 	return cmd
 }
 

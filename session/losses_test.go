@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -145,11 +146,14 @@ func TestStoppedRecorder(t *testing.T) {
 				if policy != trace.PolicyOverwrite {
 					wait(t, "the trace begins", func() bool { return size() > 4<<20 })
 				}
+				program := children(t, p.Pid)
 				_ = p.Signal(syscall.SIGSTOP)
 				if policy == trace.PolicyBlock {
 					wait(t, "the program goes on alone", func() bool { return strings.Contains(errs.String(), "does not answer") })
 				}
-				time.Sleep(300 * time.Millisecond)
+				// As long as it takes to fill the buffer many times.
+				used := processorTime(t, program)
+				wait(t, "the program has run", func() bool { return processorTime(t, program) > used+300*time.Millisecond })
 				stopped := size()
 				_ = p.Signal(syscall.SIGCONT)
 				if policy != trace.PolicyOverwrite {
@@ -165,6 +169,26 @@ func TestStoppedRecorder(t *testing.T) {
 			}
 		})
 	}
+}
+
+// processorTime is how much of it processes have used, to a tick of the clock.
+func processorTime(t *testing.T, pids []int) (used time.Duration) {
+	t.Helper()
+	for _, pid := range pids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // from the third field on
+		for _, ticks := range f[11:13] {
+			n, err := strconv.Atoi(ticks)
+			if err != nil {
+				t.Fatal(err)
+			}
+			used += time.Duration(n) * 10 * time.Millisecond
+		}
+	}
+	return used
 }
 
 // When the recorder cannot write any more, programs go on without being traced. What they

@@ -204,12 +204,14 @@ func TestSecondInterrupt(t *testing.T) {
 			}
 			cmd.Process.Signal(sig)
 			// Two signals that come before the recorder runs again are one.
-			again := time.AfterFunc(2*time.Second, func() { cmd.Process.Signal(sig) })
+			again := time.AfterFunc(10*time.Second, func() { cmd.Process.Signal(sig) })
 			defer again.Stop()
+			line, err := br.ReadString('\n')
+			again.Stop()
 			// The pipe stays open in the program, which must end by itself.
-			rest, err := io.ReadAll(br)
-			if err != nil || string(rest) != "closed\n" {
-				t.Errorf("program: %q, %v", rest, err)
+			rest, _ := io.ReadAll(br)
+			if err != nil || line != "closed\n" || len(rest) > 0 {
+				t.Errorf("program: %q, %q, %v", line, rest, err)
 			}
 			x := r.finish(t, cmd, new(bytes.Buffer), &errb)
 			if x.code != 199 || x.res.Signal != sig || x.res.Ended {
@@ -259,10 +261,14 @@ func TestRecorderKilled(t *testing.T) {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
-	time.Sleep(300 * time.Millisecond)
+	const enough = format.HeaderSize + 10*format.ChunkSize
+	path := filepath.Join(r.Dir, trace.EventsFile)
+	wait(t, "something is written", func() bool {
+		fi, err := os.Stat(path)
+		return err == nil && fi.Size() > enough
+	})
 	cmd.Process.Kill()
 	cmd.Wait()
-	path := filepath.Join(r.Dir, trace.EventsFile)
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +282,7 @@ func TestRecorderKilled(t *testing.T) {
 		off += int(le.Uint32(b[off+format.CSize:]))
 	}
 	listed(t, r.Dir)
-	if off < format.HeaderSize+10*format.ChunkSize {
+	if off < enough {
 		t.Errorf("%d bytes", off)
 	}
 	if info, err := trace.ReadInfo(r.Dir); err != nil || info.ExitStatus != -1 {

@@ -48,30 +48,43 @@ func TestContext(t *testing.T) {
 	if err != nil {
 		t.Skip("needs sleep (package coreutils)")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	go func() {
+		defer cancel()
+		for deadline := time.Now().Add(time.Minute); len(asleep(t)) == 0 && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+	}()
 	dir := filepath.Join(t.TempDir(), "d")
-	pid := 0
 	began := time.Now()
-	res, err := Run(ctx, Options{Path: path, Args: []string{"sleep", "100"}, Dir: dir, Buffer: 1})
+	res, err := Run(ctx, Options{Path: path, Args: []string{"sleep", "1000"}, Dir: dir, Buffer: 1})
 	if err != nil || res.Ended || !res.Started || res.Signal != 0 {
 		t.Errorf("%+v, %v", res, err)
 	}
-	if d := time.Since(began); d > 90*time.Second {
+	if d := time.Since(began); d > 900*time.Second {
 		t.Errorf("ended after %v", d)
 	}
-	for _, p := range children(t, syscall.Getpid()) {
-		if b, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", p)); err == nil && !b.Dead() {
-			pid = p
-			syscall.Kill(p, syscall.SIGKILL)
-		}
+	pids := asleep(t)
+	for _, pid := range pids {
+		syscall.Kill(pid, syscall.SIGKILL)
 	}
-	if pid == 0 {
+	if len(pids) == 0 {
 		t.Error("the program has ended")
 	}
 	if !res.Empty {
 		t.Errorf("a program that nobody traced left a trace: %+v", res)
 	}
+}
+
+// asleep are the children of this process that execute sleep.
+func asleep(t *testing.T) (pids []int) {
+	for _, p := range children(t, syscall.Getpid()) {
+		if b, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", p)); err == nil && !b.Dead() && b.Name == "sleep" {
+			pids = append(pids, p)
+		}
+	}
+	return pids
 }
 
 // What cannot run leaves no directory and says why.

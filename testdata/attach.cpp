@@ -1,5 +1,6 @@
 // A busy program: threads that throw, are created and end, wait in system calls with time limits, take signals and fork,
 // until standard input ends. It says whether all was right, and ends with status 7. With an argument, one thread sums up.
+// It is called "ready" when each of its threads has done something.
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -12,6 +13,7 @@
 #include <vector>
 #include <linux/futex.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
@@ -21,7 +23,7 @@
 #define NOINLINE __attribute__((noinline))
 
 static std::atomic<bool> stop;
-static std::atomic<long> errors, thrown, made, waits, forks, signals;
+static std::atomic<long> errors, throwers, thrown, made, waits, forks, signals;
 static std::atomic<pid_t> worker;
 
 static void bad(const char *what, long a, long b)
@@ -73,6 +75,7 @@ static void throws()
 		int r = outer(i), want = i % 3 == 0 ? -1 : i + 1;
 		if (r != want)
 			bad("throw", r, want);
+		throwers += i == 0;
 	}
 }
 
@@ -191,6 +194,7 @@ int main(int argc, char **)
 	std::vector<std::thread> ts;
 	if (argc > 1) {
 		ts.emplace_back(until_end);
+		prctl(PR_SET_NAME, "ready");
 		spin();
 		ts[0].join();
 		printf("%s\n", errors ? "wrong" : "right");
@@ -206,6 +210,9 @@ int main(int argc, char **)
 		usleep(100);
 	for (auto f : { throws, throws, churn, sleeps, polls, epolls, futexes, selects, signals_wait, forking, signalling })
 		ts.emplace_back(f);
+	while (throwers < 2 || !made || waits < 6 || !signals || !forks)
+		usleep(100);
+	prctl(PR_SET_NAME, "ready");
 	until_end();
 	for (auto &t : ts)
 		t.join();

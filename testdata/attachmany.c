@@ -2,6 +2,7 @@
 // right, and ends with status 7.
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #define MANY 20000
@@ -48,6 +49,7 @@ int main(void)
 	char c;
 	for (int i = 0; i < 2; i++)
 		pthread_create(&t[i], 0, work, 0);
+	prctl(PR_SET_NAME, "ready");
 	while (read(0, &c, 1) > 0)
 		;
 	stop = 1;

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,6 +44,7 @@ int main(void)
 	char c;
 	for (long i = 0; i < WAITERS + PARENTS; i++)
 		pthread_create(&t[i], 0, i < WAITERS ? waits : forks, (void *)(i & 1));
+	prctl(PR_SET_NAME, "ready");
 	while (read(0, &c, 1) > 0)
 		;
 	stop = 1;

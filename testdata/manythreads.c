@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 __attribute__((noinline)) long sum(long n)
@@ -28,6 +29,7 @@ int main(int argc, char **argv)
 	for (int i = atoi(argv[argc - 1]); i > 0; i--)
 		if (pthread_create(&t, &a, waits, 0))
 			return 3;
+	prctl(PR_SET_NAME, "ready");
 	while (!poll(&in, 1, 5))
 		sum(10);
 	return 7;

@@ -1,7 +1,7 @@
 /* A program whose threads are in one state each: blocked in a system call, in a handler, in a restartable sequence, or
    whatever the name says that is given as an argument. They check what they get, until standard input ends. All the
-   time a thread calls a function. At the end it says "right", or what was wrong, and how often each thread has come
-   round if that was never. */
+   time a thread calls a function. It is called "ready" when each state has been come round to. At the end it says
+   "right", or what was wrong. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -111,7 +111,13 @@ static long c_futex_until(int *p)
 	return syscall(SYS_futex, p, FUTEX_WAIT_BITSET_PRIVATE, 0, &t, 0, -1);
 }
 static long c_sigtimedwait(int *p) { sigset_t s; struct timespec t = in(SHORT); sigemptyset(&s); sigaddset(&s, SIGRTMIN + 3); return sigtimedwait(&s, 0, &t); }
-static void semaphores(int *p) { if ((p[0] = semget(IPC_PRIVATE, 1, 0600)) < 0) exit(9); }
+static int sets[8], queue = -1; /* which would outlive the process */
+static void semaphores(int *p)
+{
+	static int n;
+	if ((p[0] = semget(IPC_PRIVATE, 1, 0600)) < 0) exit(9);
+	sets[__sync_fetch_and_add(&n, 1)] = p[0] + 1;
+}
 static long c_semtimedop(int *p) { struct sembuf b = { 0, -1, 0 }; struct timespec t = in(SHORT); return semtimedop(p[0], &b, 1, &t); }
 static void sockets(int *p)
 {
@@ -153,12 +159,10 @@ static void *wakes(void *arg)
 {
 	struct waker w = *(struct waker *)arg;
 	free(arg);
-	while (!stop) {
-		usleep(50000);
+	for (;;) { /* until the process ends: who is woken may have looked at stop, and not wait yet */
+		usleep(stop ? 1000 : 50000);
 		w.wake(w.p);
 	}
-	for (int i = 0; i < 100; i++, usleep(1000))
-		w.wake(w.p);
 	return 0;
 }
 static void wake_with(void (*wake)(int *p), int *p)
@@ -248,7 +252,7 @@ static long c_setlkw(int *p)
 	pthread_join(t, 0);
 	return r;
 }
-static void messages(int *p) { if ((p[0] = msgget(IPC_PRIVATE, 0600)) < 0) exit(9); }
+static void messages(int *p) { if ((p[0] = queue = msgget(IPC_PRIVATE, 0600)) < 0) exit(9); }
 static void sends(int *p) { struct { long type; char b[8]; } m = { 1, "message" }; msgsnd(p[0], &m, 8, IPC_NOWAIT); }
 static void messaged(int *p) { messages(p); wake_with(sends, p); }
 static long c_msgrcv(int *p) { struct { long type; char b[8]; } m; return msgrcv(p[0], &m, 8, 0, 0); }
@@ -507,6 +511,10 @@ static void *ends(void *arg)
 		if (states[i].rounds == 0 && vforking.rounds == -1)
 			BAD("%s: never\n", states[i].name);
 	check_rseq();
+	for (int i = 0; i < 8 && sets[i]; i++)
+		semctl(sets[i] - 1, 0, IPC_RMID);
+	if (queue >= 0)
+		msgctl(queue, IPC_RMID, 0);
 	dprintf(1, "%s\n", wrong ? "wrong" : "right");
 	_exit(7);
 }
@@ -537,15 +545,20 @@ int main(int argc, char **argv)
 	} else if (strcmp(what, "leader") == 0) {
 		pthread_t t;
 		pthread_create(&t, 0, ends, ts);
+		prctl(PR_SET_NAME, "ready");
 		pthread_exit(0);
 	}
+	for (int i = 0; i < STATES && vforking.rounds == -1; i++)
+		while (!__atomic_load_n(&states[i].rounds, __ATOMIC_SEQ_CST))
+			usleep(1000);
 	if (strcmp(what, "filtered") == 0)
 		filter(SECCOMP_RET_KILL_PROCESS, of_attach);
 	else if (strcmp(what, "filtered, killed") == 0)
 		filter(SECCOMP_RET_KILL_PROCESS, of_runtime);
 	else if (strcmp(what, "filtered, failing") == 0)
 		filter(SECCOMP_RET_ERRNO | EPERM, of_attach);
-	else if (strcmp(what, "strict") == 0)
+	prctl(PR_SET_NAME, "ready");
+	if (strcmp(what, "strict") == 0)
 		strict();
 	ends(ts);
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 extern char _end[];
@@ -23,6 +24,7 @@ int main(int argc, char **argv)
 	void *at = (void *)(((uintptr_t)_end & -4096) + (1 << 30));
 	if (argc > 1 && sbrk(atol(argv[1]) << 20) == (void *)-1)
 		return 1;
+	prctl(PR_SET_NAME, "ready");
 	while (!poll(&in, 1, 0)) {
 		sum(10);
 		if (argc > 1 || mmap(at, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != at)

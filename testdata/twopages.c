@@ -1,6 +1,7 @@
 /* Functions of which N bytes are in a page and the rest in the next one, g1 to g9: they are called until standard input
    ends. The status is 7 if all results were right. */
 #include <poll.h>
+#include <sys/prctl.h>
 
 #define FUNCTION(n) __asm__( \
 	".pushsection .text\n" \
@@ -24,6 +25,7 @@ int main(void)
 	static long (*const all[])(long) = { g1, g2, g3, g4, g5, g6, g7, g8, g9 };
 	struct pollfd in = { 0, POLLIN, 0 };
 	int right = 1;
+	prctl(PR_SET_NAME, "ready");
 	while (!poll(&in, 1, 0))
 		for (long i = 0; i < 9; i++)
 			right &= all[i](i) == i + 2;

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -30,6 +31,7 @@ const mark = "FENTRY_TESTED_BY"
 // tests have started, which are then killed. So the other tests run, and the cause can be found.
 func Main(m *testing.M) int {
 	flag.Parse()
+	defaultSignals()
 	w := watch{limit: testLimit, out: os.Stderr}
 	if !Wide() && os.Getenv("FENTRY_SOAK") == "" && flag.Lookup("test.fuzz").Value.String() == "" {
 		os.Setenv(mark, strconv.Itoa(os.Getpid()))
@@ -40,6 +42,16 @@ func Main(m *testing.M) int {
 		status = 1
 	}
 	return status
+}
+
+// defaultSignals has the programs that tests start be ended by signals that these tests were started to ignore, such as those
+// of a terminal by nohup and for whatever a shell runs in the background.
+func defaultSignals() {
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig) // what is caught is not ignored by programs that are executed
+		}
+	}
 }
 
 // A watch looks for tests that go on for too long.

@@ -35,6 +35,22 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// Signals that the tests were started to ignore are not ignored by the programs that they start.
+func TestDefaultSignals(t *testing.T) {
+	if os.Getenv("FENTRY_TEST_SIGNALS") != "" {
+		text, err := exec.Command("grep", "SigIgn", "/proc/self/status").Output()
+		if err != nil || string(text) != "SigIgn:\t0000000000000000\n" {
+			t.Errorf("%q, %v", text, err)
+		}
+		return
+	}
+	cmd := exec.Command("sh", "-c", `trap "" HUP INT QUIT TERM PIPE; exec "$0" -test.run='^TestDefaultSignals$'`, os.Args[0])
+	cmd.Env = append(os.Environ(), "FENTRY_TEST_SIGNALS=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // Those that wait for their subtests, or for their turn, are not meant.
 func TestRunningTests(t *testing.T) {
 	var names []string

@@ -1,11 +1,12 @@
 /* io_uring: a file is opened and read by the kernel, with no system call for either. With an argument a thread of the kernel
-   looks what there is to do, and the program goes on until its input ends. */
+   looks what there is to do, and the program, which is called "ready" then, goes on until its input ends. */
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -58,6 +59,8 @@ int main(int argc, char **argv)
 	int n = submit(r);
 	printf("opened %d, read %d: %s", file >= 0, n, text);
 	fflush(stdout);
+	if (argc > 1)
+		prctl(PR_SET_NAME, "ready");
 	struct pollfd input = { .fd = 0, .events = POLLIN };
 	while (argc > 1 && poll(&input, 1, 1) == 0)
 		if (submit(r) != n)

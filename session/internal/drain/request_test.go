@@ -3,6 +3,7 @@
 package drain
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -31,15 +32,21 @@ func newServer(t testing.TB, handle func(*Request) uint32) (*Server, *pool.Pool)
 	return s, p
 }
 
-// until waits for the slot's word to have a value.
-func until(t *testing.T, p *pool.Pool, want uint32) {
+// until waits for the slot's word to have one of some values.
+func until(t *testing.T, p *pool.Pool, want ...uint32) {
 	t.Helper()
 	word := p.Word(format.HRequest)
-	for deadline := time.Now().Add(10 * time.Second); word.Load() != want; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !slices.Contains(want, word.Load()); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the slot is %#x, not %#x", word.Load(), want)
 		}
 	}
+}
+
+// untilAnswered waits for the answer to a request, which stays when nobody takes it for a while.
+func untilAnswered(t *testing.T, p *pool.Pool, number uint32) {
+	t.Helper()
+	until(t, p, number<<format.RequestShift|format.RequestAnswered, number<<format.RequestShift|format.RequestFree)
 }
 
 // post puts a request into the slot, as a program does.
@@ -60,7 +67,7 @@ func TestServer(t *testing.T) {
 		return Done
 	})
 	post(p, 77, 5, 1234, 1<<40)
-	until(t, p, 77<<format.RequestShift|format.RequestAnswered)
+	untilAnswered(t, p, 77)
 	if r := <-got; r != (Request{5, 1234, 1 << 40}) || p.Word(format.HRequestAnswer).Load() != Done {
 		t.Errorf("%+v, answer %d", r, p.Word(format.HRequestAnswer).Load())
 	}
@@ -78,19 +85,20 @@ func TestServer(t *testing.T) {
 
 // An answer that comes too late does not go to the next one that asks.
 func TestServerLate(t *testing.T) {
-	hold := make(chan bool)
+	asked, hold := make(chan bool), make(chan bool)
 	_, p := newServer(t, func(r *Request) uint32 {
 		if r.Kind == 1 {
+			asked <- true
 			<-hold
 			return Failed
 		}
 		return Done
 	})
 	post(p, 77, 1, 1, 0)
-	time.Sleep(20 * time.Millisecond) // the server has it, most likely; if not, nothing is late
+	<-asked
 	post(p, 78, 2, 2, 0)
 	hold <- true
-	until(t, p, 78<<format.RequestShift|format.RequestAnswered)
+	untilAnswered(t, p, 78)
 	if a := p.Word(format.HRequestAnswer).Load(); a != Done {
 		t.Errorf("answer %d", a)
 	}
@@ -124,7 +132,7 @@ func FuzzRequest(f *testing.F) {
 		var run sync.WaitGroup
 		run.Go(s.Run)
 		asked := w&format.RequestMask == format.RequestAsked
-		for deadline := time.Now().Add(5 * time.Second); asked && word.Load() == w; time.Sleep(100 * time.Microsecond) {
+		for deadline := time.Now().Add(time.Minute); asked && word.Load() == w; time.Sleep(100 * time.Microsecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("no answer")
 			}

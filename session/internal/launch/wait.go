@@ -3,6 +3,7 @@
 package launch
 
 import (
+	"os/signal"
 	"syscall"
 	"time"
 
@@ -21,8 +22,8 @@ func (s *Started) Reaped(pid int, status syscall.WaitStatus) {
 	}
 }
 
-// reapedLimit is longer than handing over takes.
-const reapedLimit = 100 * time.Millisecond
+// reapedLimit is longer than handing over takes, also where the tracer has to wait for a processor.
+const reapedLimit = 10 * time.Second
 
 // Wait waits for the program to end.
 func (s *Started) Wait() syscall.WaitStatus {
@@ -43,9 +44,13 @@ func (s *Started) Wait() syscall.WaitStatus {
 			continue
 		}
 		if err == syscall.ECHILD && s.reaped != nil {
+			limit := reapedLimit
+			if signal.Ignored(syscall.SIGCHLD) {
+				limit = 0 // nobody gets the status
+			}
 			select {
 			case ws = <-s.reaped:
-			case <-time.After(reapedLimit): // SIGCHLD was ignored
+			case <-time.After(limit):
 			}
 			return ws
 		}
