@@ -27,6 +27,7 @@ var mayStartGoroutines = map[string]string{
 	"bench/control.go":                 "reads what a program says",
 	"stacks/thread.go":                 "stops a thread and reads its memory, no file",
 	"internal/testbrowser":             "is part of tests",
+	"internal/testtool/watch.go":       "is part of tests",
 	"internal/cost/cost.go":            "is part of tests",
 	"elfio/internal/elftest/system.go": "is part of tests",
 }
