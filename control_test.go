@@ -317,6 +317,42 @@ func TestControlSites(t *testing.T) {
 	}
 }
 
+// A function that is on again while a thread is in the middle of where its calls are caught is not recorded yet, which whoever
+// has asked is told, and is recorded when the thread is there no more, without anybody asking.
+func TestControlHeld(t *testing.T) {
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startControlled(t, attached, fentry.Options{Buffer: 32 << 20}, "-fpatchable-function-entry=5")
+			code := func() string { return string(c.code("outer")) }
+			traced := code()
+			c.control("set_ftrace_filter = leaf")
+			c.control("settle")
+			c.do("hold 1")
+			want := fmt.Sprintf("process %d: not recorded yet: outer", c.pid)
+			if got := c.control("set_ftrace_filter ="); got != want {
+				t.Fatalf("the answer is %q, want %q", got, want)
+			}
+			if got := c.control("settle"); !strings.HasSuffix(got, "; "+want) || code() == traced {
+				t.Errorf("settled: %q; outer begins with %x", got, code())
+			}
+			c.do("work 1")
+			c.do("hold 0")
+			for deadline := time.Now().Add(time.Minute); code() != traced; time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("outer begins with %x, want %x", code(), traced)
+				}
+			}
+			c.do("work 2")
+			if got := c.control("settle"); strings.Contains(got, "recorded") {
+				t.Errorf("settled: %q", got)
+			}
+			if got := c.calls()["outer"]; got != 2 {
+				t.Errorf("%#b calls of outer, want 0b10", got)
+			}
+		})
+	}
+}
+
 // code is the first bytes of a function of the program, as it runs.
 func (c *controlled) code(name string) []byte {
 	c.t.Helper()

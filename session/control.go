@@ -311,7 +311,7 @@ func (s *session) obey(line string) (answer string, err *ControlError) {
 		return "", err
 	}
 	if cs[0].op.text != "" {
-		return "", s.set(cs)
+		return s.set(cs)
 	}
 	switch c := &cs[0]; c.name.text {
 	case "detach":

@@ -56,14 +56,15 @@ func (s *session) obeyPipe(p *ControlPipe) {
 
 // obeyWord follows a line.
 func (s *session) obeyWord(line string) string {
-	if word, ok := perfWords[line]; ok {
+	word, perf := perfWords[line]
+	if perf {
 		line = word
 	}
 	answer, err := s.obey(line)
 	if err != nil {
 		return fmt.Sprintf("error %d: %s", err.Column, err.Why)
 	}
-	if answer == "" {
+	if answer == "" || perf && line != "dump" {
 		return ack
 	}
 	return ack + " " + strings.ReplaceAll(answer, "\n", " ")

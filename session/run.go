@@ -92,6 +92,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	s := &session{o: o, images: make(map[trace.ImageID]trace.Image), log: logger{print: o.Logf}}
 	s.setting.again, s.setting.limits = make(chan struct{}, 1), make(map[processID]limited)
 	s.setting.told = make(map[processID]told)
+	s.setting.without = make(map[processID]string)
 	s.imageOn = sync.NewCond(&s.imageMu)
 	s.end.giveUp, s.end.relay = make(chan struct{}), make(chan os.Signal, 16)
 	res, err := s.run(ctx)

@@ -154,6 +154,8 @@ type setting struct {
 	told    map[processID]told // processes that were told what to record
 	settled bool               // sites can be nops
 	quiet   time.Time          // when something was set last; zero: nobody has, or all is settled
+
+	without map[processID]string // functions that are on and not recorded yet, of processes that have some
 }
 
 // quietTime is for how long nothing is set before functions that are off lose their sites. Whoever switches to and fro
@@ -242,14 +244,14 @@ func (s *session) settles(p procfs.Process) *tracee.Attachment {
 
 // settle has functions that are off in all processes run without their sites, and those that are on with them. It returns
 // how many are off, of how many that can be. The caller has the lock.
-func (s *session) settle() (off, all int, err error) {
+func (s *session) settle(tries int) (off, all int, err error) {
 	s.setting.quiet = time.Time{}
 	for _, p := range s.shared.Mappers(0) {
 		a := s.settles(p)
 		if a == nil {
 			continue
 		}
-		o, n, _, serr := a.Settle(p.Pid)
+		got, serr := s.settleIn(p, a, tries)
 		if errors.Is(serr, tracee.ErrOther) || s.gone(p, serr) {
 			continue
 		}
@@ -258,9 +260,37 @@ func (s *session) settle() (off, all int, err error) {
 			continue
 		}
 		s.setting.settled = true
-		off, all = off+o, all+n
+		off, all = off+got.Off, all+got.All
 	}
 	return off, all, err
+}
+
+// settleIn does so in a process. Where threads are in the middle of functions that are on, it is said, and tried again later.
+func (s *session) settleIn(p procfs.Process, a *tracee.Attachment, tries int) (tracee.Settled, error) {
+	got, err := a.Settle(p.Pid, tries)
+	id, now := processID{p.Pid, p.Start}, places(got.Without)
+	was := s.setting.without[id]
+	switch {
+	case len(got.Without) > 0:
+		s.setting.quiet, s.setting.without[id] = time.Now(), now
+		if was != now {
+			s.logf("process %d: not recorded yet, as a thread is in the middle of where their calls are caught: %s", p.Pid, now)
+		}
+	case was != "" && err == nil:
+		delete(s.setting.without, id)
+		s.logf("process %d: recorded from now on: %s", p.Pid, was)
+	}
+	return got, err
+}
+
+// waiting says which functions are on and not recorded yet; "": all are. The caller has the lock.
+func (s *session) waiting() string {
+	var all []string
+	for id, names := range s.setting.without {
+		all = append(all, fmt.Sprintf("process %d: not recorded yet: %s", id.pid, names))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
 }
 
 // settleNow is settle for who asks.
@@ -270,14 +300,18 @@ func (s *session) settleNow(c *command) (string, *ControlError) {
 	if s.end.winding.Load() {
 		return "", &ControlError{c.name.at, ErrOver.Error()}
 	}
-	off, all, err := s.settle()
+	off, all, err := s.settle(tracee.SettleTries)
 	switch {
 	case err != nil:
 		return "", &ControlError{c.name.at, err.Error()}
 	case all == 0:
 		return "", &ControlError{c.name.at, "the sites of this recording stay: it has no program that was traced in memory"}
 	}
-	return fmt.Sprintf("%d of %d", off, all), nil
+	answer := fmt.Sprintf("%d of %d", off, all)
+	if waiting := s.waiting(); waiting != "" {
+		answer += "; " + waiting
+	}
+	return answer, nil
 }
 
 // forget drops what is known of processes that are not among those that there are.
@@ -285,6 +319,7 @@ func (t *setting) forget(there map[processID]bool) {
 	ended := func(id processID) bool { return !there[id] }
 	maps.DeleteFunc(t.limits, func(id processID, _ limited) bool { return ended(id) })
 	maps.DeleteFunc(t.told, func(id processID, _ told) bool { return ended(id) })
+	maps.DeleteFunc(t.without, func(id processID, _ string) bool { return ended(id) })
 }
 
 // applyTo puts settings into all processes that there are, until one refuses, and those that these fork meanwhile.
@@ -348,7 +383,7 @@ func (s *session) applyIn(p procfs.Process, to *settings, clear, paused bool) er
 	}
 	// A child has the sites of its parent.
 	if a := s.settles(p); a != nil {
-		_, _, _, err = a.Settle(p.Pid)
+		_, err = s.settleIn(p, a, tracee.SettleTries)
 	}
 	if errors.Is(err, tracee.ErrOther) {
 		return nil // it has executed another program, whose sites stay
@@ -440,7 +475,7 @@ func (s *session) reapply(stop <-chan struct{}) {
 		case <-tick.C:
 			s.setting.mu.Lock()
 			if q := s.setting.quiet; !q.IsZero() && time.Since(q) > quietTime && !s.end.winding.Load() {
-				_, _, _ = s.settle() // what cannot be settled costs its jumps
+				_, _, _ = s.settle(1) // what cannot be settled costs its jumps
 			}
 			s.setting.mu.Unlock()
 			continue
@@ -509,11 +544,11 @@ func (s *session) rulesOf(c *command, images map[trace.ImageID]int) (rules []rul
 }
 
 // set follows commands that set something, all of them or none.
-func (s *session) set(cs []command) *ControlError {
+func (s *session) set(cs []command) (answer string, cerr *ControlError) {
 	s.setting.mu.Lock()
 	defer s.setting.mu.Unlock()
 	if s.end.winding.Load() {
-		return &ControlError{cs[0].name.at, ErrOver.Error()}
+		return "", &ControlError{cs[0].name.at, ErrOver.Error()}
 	}
 	images := s.switchable()
 	defer s.did(false) // if it is not applied
@@ -526,7 +561,7 @@ func (s *session) set(cs []command) *ControlError {
 		case setTrigger, setArguments, setResults:
 			next, err := s.withDoing(to.doing, c.name.text, c.op.text, c.values)
 			if err != nil {
-				return err
+				return "", err
 			}
 			to.doing = next
 		case "syscalls":
@@ -534,7 +569,7 @@ func (s *session) set(cs []command) *ControlError {
 		case "current_tracer":
 			name := c.values[0].text
 			if !slices.Contains(s.tracers(), name) {
-				return &ControlError{c.values[0].at, "the program is prepared for " + strings.Join(s.tracers(), ", ")}
+				return "", &ControlError{c.values[0].at, "the program is prepared for " + strings.Join(s.tracers(), ", ")}
 			}
 			if to.nop = name == tracerNop; !to.nop {
 				to.flat = name != s.info.Tracer
@@ -545,25 +580,25 @@ func (s *session) set(cs []command) *ControlError {
 			to.thresh = c.threshold
 		default:
 			if err := s.takeTriggers(c, &to); err != nil {
-				return err
+				return "", err
 			}
 			if c.op.text != "" && len(c.values) == 0 && c.triggers {
 				continue
 			}
 			rules, err := s.rulesOf(c, images)
 			if err != nil {
-				return err
+				return "", err
 			}
 			of := map[string]*choice{"set_ftrace_filter": &to.filter, "set_ftrace_notrace": &to.notrace,
 				"set_graph_function": &to.roots}[c.name.text]
 			next := of.with(c.op.text, rules)
 			if len(next.rules) > maxRules {
-				return &ControlError{c.name.at, fmt.Sprintf("%s has more than %d patterns", c.name.text, maxRules)}
+				return "", &ControlError{c.name.at, fmt.Sprintf("%s has more than %d patterns", c.name.text, maxRules)}
 			}
 			if *of = next; c.name.text == "set_ftrace_filter" {
 				clear = true
 			} else if c.op.text == "-=" && !next.only {
-				return &ControlError{c.op.at, c.name.text + " has no functions that can be taken away"}
+				return "", &ControlError{c.op.at, c.name.text + " has no functions that can be taken away"}
 			} else {
 				of.only = len(next.rules) > 0
 			}
@@ -571,9 +606,9 @@ func (s *session) set(cs []command) *ControlError {
 	}
 	same := !slices.ContainsFunc(cs, func(c command) bool { return c.name.text != "tracing_on" && c.name.text != "syscalls" })
 	if err := s.apply(to, clear, paused, same); err != nil {
-		return &ControlError{cs[0].name.at, err.Error()}
+		return "", &ControlError{cs[0].name.at, err.Error()}
 	}
-	return nil
+	return s.waiting(), nil
 }
 
 // tracing tells whether a process records anything: triggers have it pause and go on, too.

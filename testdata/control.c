@@ -1,6 +1,6 @@
 /* Does what standard input says, a line each: "work N" calls each function N times, "thread N" the same in a new thread,
-   "fork N" in a child, "slow" takes a few milliseconds, "load LIBRARY N" calls library_function N times. It answers "done"
-   to each, and ends with status 7. */
+   "fork N" in a child, "slow" takes a few milliseconds, "load LIBRARY N" calls library_function N times. "hold 1" has a word on the
+   stack that leads into the middle of outer, until "hold 0". It answers "done" to each, and ends with status 7. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -13,6 +13,12 @@
 #include <unistd.h>
 
 #define NOINLINE __attribute__((noinline, noclone))
+
+#ifdef __CET__
+#define ENTRY 4 /* endbr64 */
+#else
+#define ENTRY 0
+#endif
 
 static volatile int count;
 
@@ -40,6 +46,8 @@ NOINLINE int work(int n)
 
 static void *thread(void *n) { return (void *)(long)work((int)(long)n); }
 
+static char *volatile *held;
+
 NOINLINE void obey(char *line)
 {
 	char name[200];
@@ -59,6 +67,8 @@ NOINLINE void obey(char *line)
 		waitpid(child, &status, 0);
 	} else if (!strcmp(line, "slow\n")) {
 		slow(n);
+	} else if (sscanf(line, "hold %d", &n) == 1) {
+		*held = n ? (char *)outer + ENTRY + 2 : 0;
 	} else if (sscanf(line, "load %199s %d", name, &n) == 2) {
 		void *l = dlopen(name, RTLD_NOW);
 		int (*f)(int) = l ? (int (*)(int))dlsym(l, "library_function") : 0;
@@ -72,6 +82,8 @@ NOINLINE void obey(char *line)
 int main(void)
 {
 	char line[300];
+	char *volatile word = 0;
+	held = &word;
 	setvbuf(stdout, 0, _IOLBF, 0);
 	printf("%d\n", getpid());
 	while (fgets(line, sizeof line, stdin)) {

@@ -65,9 +65,7 @@ func (a *Attachment) Detach(int) (time.Duration, error) { return 0, errNoAttach 
 func Injected(int, *patch.Memory) (*Attachment, error) { return nil, errNoAttach }
 
 // Settle has the sites of a process be what its functions' switches say.
-func (a *Attachment) Settle(int) (off, all int, stopped time.Duration, err error) {
-	return 0, 0, 0, errNoAttach
-}
+func (a *Attachment) Settle(int, int) (Settled, error) { return Settled{}, errNoAttach }
 
 // Limited tells whether a process's runtime has been told of limits.
 func (r *Runtime) Limited() bool { return false }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/patch"
 )
@@ -306,6 +307,15 @@ func (r *Runtime) turn(im *RuntimeImage, f flip) error {
 	}
 	return nil
 }
+
+// Settled is what sites of functions have become (Attachment.Settle).
+type Settled struct {
+	Off, All int         // functions that are off, of those that have a site
+	Without  []arch.Edit // functions that are on, and have no jump: a thread was in the middle of where that is to be
+}
+
+// SettleTries is how often it is tried to write a site in the middle of which a thread is, if somebody waits for that.
+const SettleTries = 20
 
 // Limits are what a process's runtime is told about which calls are recorded, and what is done at calls.
 type Limits struct {

@@ -288,9 +288,6 @@ func (a *Attachment) busy(ts *threads, edits []arch.Edit) (map[int]bool, error) 
 // jumps that lead nowhere. So what is off for long gets back what it was; and when it is switched on again, its jump. What a
 // function's switch says is followed, whoever has set it.
 
-// busyTries is how often it is tried to write a site in the middle of which a thread is.
-const busyTries = 20
-
 // Injected is a plan that was put into a program when that began.
 func Injected(pid int, m *patch.Memory) (*Attachment, error) {
 	ts, err := openThreads(pid)
@@ -313,32 +310,32 @@ func Injected(pid int, m *patch.Memory) (*Attachment, error) {
 }
 
 // Settle has the sites of a process be what its functions' switches say: jumps of those that are on, and what they were of
-// those that are off. It returns how many are off, of how many, and for how long the process was stopped at most.
-func (a *Attachment) Settle(pid int) (off, all int, stopped time.Duration, err error) {
+// those that are off. Sites in the middle of which a thread is are tried so often.
+func (a *Attachment) Settle(pid, tries int) (s Settled, err error) {
 	r, err := OpenRuntime(pid)
 	if err != nil {
-		return 0, 0, 0, err
+		return s, err
 	}
 	defer r.Close()
 	ts, err := r.threads()
 	if err != nil {
-		return 0, 0, 0, err
+		return s, err
 	}
 	defer ts.close()
 	if a.seen != nil { // libraries come and go, and children go their own ways
 		ms, err := ts.maps()
 		if err != nil {
-			return 0, 0, 0, err
+			return s, err
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if a = a.view(ms); a == nil {
-			return 0, 0, 0, ErrOther
+			return s, ErrOther
 		}
 	}
 	isOn, err := a.switches(r)
 	if err != nil {
-		return 0, 0, 0, err
+		return s, err
 	}
 	var on, nops []arch.Edit
 	for i := range a.edits {
@@ -351,7 +348,7 @@ func (a *Attachment) Settle(pid int) (off, all int, stopped time.Duration, err e
 	mem := ts.memory()
 	// What is as it is to be needs no stop.
 	if on, err = pending(mem, a.here(ts, on)); err == nil && len(on) > 0 {
-		err = a.jumps(ts, on)
+		s.Without, err = a.jumps(ts, on, tries)
 	}
 	if err == nil {
 		nops = a.here(ts, chosen(nops, true, isEarly))
@@ -360,7 +357,8 @@ func (a *Attachment) Settle(pid int) (off, all int, stopped time.Duration, err e
 			_, err = a.inStops(ts, left, nil)
 		}
 	}
-	return len(nops), len(isOn), ts.longest, err
+	s.Off, s.All = len(nops), len(isOn)
+	return s, err
 }
 
 // here are those of edits that are in images which are loaded, and have been changed since.
@@ -387,9 +385,9 @@ func (a *Attachment) fresh(mem arch.Memory) func(addr uint64) bool {
 	}
 }
 
-// jumps writes sites, also those in the middle of which a thread is now.
-func (a *Attachment) jumps(ts *threads, edits []arch.Edit) error {
-	for tries := 0; ; tries++ {
+// jumps writes sites, also those in the middle of which a thread is now. It returns those in the middle of which one always was.
+func (a *Attachment) jumps(ts *threads, edits []arch.Edit, tries int) ([]arch.Edit, error) {
+	for {
 		_, err := a.inStops(ts, edits, func(edits []arch.Edit) (map[int]bool, error) {
 			alone, err := a.busy(ts, edits)
 			fresh := a.fresh(ts.memory())
@@ -401,10 +399,11 @@ func (a *Attachment) jumps(ts *threads, edits []arch.Edit) error {
 			return alone, err
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if edits, err = pending(ts.memory(), a.here(ts, edits)); err != nil || len(edits) == 0 || tries == busyTries {
-			return err
+		edits, err = pending(ts.memory(), a.here(ts, edits))
+		if tries--; err != nil || len(edits) == 0 || tries <= 0 {
+			return edits, err
 		}
 		time.Sleep(leavePause)
 	}
