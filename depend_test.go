@@ -55,7 +55,7 @@ var mayImport = map[string][]string{
 
 	"view": {"export", "trace", "internal/mapped", "internal/parallel", "internal/safetext"},
 
-	"session":                 {"trace", "internal/format", "internal/mapped", "internal/safefile", "arch", "patch"},
+	"session":                 {"trace", "internal/format", "internal/mapped", "internal/osthread", "internal/safefile", "arch", "patch"},
 	"session/internal/clock":  {},
 	"session/internal/limits": {},
 	"session/internal/procfs": {},
@@ -69,13 +69,13 @@ var mayImport = map[string][]string{
 	"session/internal/switches": {"trace", "internal/format", "session/internal/clock", "session/internal/perf"},
 	"session/internal/samples": {"trace", "internal/format", "internal/mapped", "session/internal/clock", "session/internal/perf",
 		"stacks", "symbol"},
-	"session/internal/tracee": {"arch", "internal/format", "patch", "stub", "session/internal/procfs"},
+	"session/internal/tracee": {"arch", "internal/format", "internal/osthread", "patch", "stub", "session/internal/procfs"},
 	"session/internal/launch": {"arch", "patch", "internal/machine", "internal/places", "internal/safefile",
 		"session/internal/tracee"},
 
 	"tracefs": {"trace", "export/ftrace", "internal/fuse", "internal/safetext", "internal/syscalls"},
 
-	"stacks": {"elfio", "elfio/ehframe", "arch/amd64", "symbol", "internal/mapped"},
+	"stacks": {"elfio", "elfio/ehframe", "arch/amd64", "symbol", "internal/mapped", "internal/osthread"},
 
 	"fentry": {"arguments", "elfio", "internal/cache", "internal/machine", "internal/mapped", "internal/places", "internal/safefile",
 		"internal/triggers", "names", "patch", "record", "session", "stub", "symbol", "trace"},
@@ -101,6 +101,7 @@ var mayImport = map[string][]string{
 	"internal/parquet":    {},
 	"internal/places":     {"internal/memfile"},
 	"internal/protobuf":   {},
+	"internal/osthread":   {},
 	"internal/safefile":   {},
 	"internal/safetext":   {},
 	"internal/sitetable":  {"elfio"},

@@ -25,6 +25,7 @@ var mayStartGoroutines = map[string]string{
 	"streams.go":                       "copies the program's streams",
 	"bench/view.go":                    "asks a server and maps no files",
 	"bench/control.go":                 "reads what a program says",
+	"internal/osthread":                "runs what stacks/thread.go, session and session/internal/tracee do; the last maps no files",
 	"stacks/thread.go":                 "stops a thread and reads its memory, no file",
 	"internal/testbrowser":             "is part of tests",
 	"internal/testtool/watch.go":       "is part of tests",

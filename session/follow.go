@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/osthread"
 	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/drain"
@@ -107,7 +107,7 @@ func (f *follower) executes(pid int, addr uint64) uint32 {
 		return drain.Failed
 	}
 	held := make(chan error)
-	go f.follow(pid, &call, held)
+	osthread.Go(func() { f.follow(pid, &call, held) }) // ptrace knows tracers by thread
 	if err := <-held; err != nil {
 		f.o.Left(call.Path, err)
 		return drain.Failed
@@ -156,8 +156,6 @@ func privileged(pid int, file string, depth int) error {
 // follow traces a thread until it has executed a program, and puts into that what is planned for it. held gets nil when
 // the thread is traced, or the reason why it cannot be.
 func (f *follower) follow(pid int, call *tracee.ExecCall, held chan<- error) {
-	// ptrace knows tracers by thread. The thread ends with the goroutine.
-	runtime.LockOSThread()
 	defer f.done()
 	t, err := tracee.Seize(pid, call.TID)
 	var died *tracee.EndedError

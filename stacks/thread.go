@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/osthread"
 )
 
 // A Mode says which registers a walk began with.
@@ -167,9 +168,8 @@ func (p *Process) stopped(t *Thread) error {
 		err   error
 	}
 	c := make(chan answer, 1)
-	go func() {
-		// The kernel knows the tracer by its thread. That ends with this goroutine, and so does all that it traces.
-		runtime.LockOSThread()
+	// The kernel knows the tracer by its thread.
+	osthread.Go(func() {
 		hurry()
 		var a answer
 		a.stack = newPages(p.PID)
@@ -182,7 +182,7 @@ func (p *Process) stopped(t *Thread) error {
 			return nil
 		})
 		c <- a
-	}()
+	})
 	var a answer
 	select {
 	case a = <-c:

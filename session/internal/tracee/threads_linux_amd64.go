@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fentry-dev/fentry/internal/osthread"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
@@ -440,10 +441,9 @@ func (t *thread) move(to uint64) error {
 // onThread calls a function on a system thread of its own, which ends then: whatever is still traced is let go.
 func onThread(do func()) {
 	done := make(chan struct{})
-	go func() {
+	osthread.Go(func() {
 		defer close(done)
-		runtime.LockOSThread()
 		do()
-	}()
+	})
 	<-done
 }

@@ -1,12 +1,19 @@
 package tracee
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Who has executed another program since the tracer was found in it is not stopped for that: its memory is another one.
@@ -58,5 +65,48 @@ func TestThreadsOfAnotherProgram(t *testing.T) {
 	}
 	if _, err := r.threads(); !errors.Is(err, ErrEnded) {
 		t.Errorf("it runs another program: %v", err)
+	}
+}
+
+// A thread that is killed while it is stopped is let go, whichever thread had stopped it: its parent can wait for it.
+func TestThreadsKilled(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the main thread, which never ends, gets its turn
+	for range 20 {
+		cmd := exec.Command("sh", "-c", "(while :; do :; done) > /dev/null & echo $!; wait $!; echo $?")
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := bufio.NewReader(out)
+		line, err := said.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ts, err := openThreads(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = ts.within(false, func() error { return syscall.Kill(pid, syscall.SIGKILL) })
+		ts.close()
+		if err != nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if errors.Is(err, unix.EPERM) {
+			t.Skip(err)
+		}
+		ended := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		line, _ = said.ReadString('\n')
+		ended.Stop()
+		_ = cmd.Wait()
+		if line != "137\n" || err != nil {
+			t.Fatalf("%q, %v", line, err)
+		}
 	}
 }
