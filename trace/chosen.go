@@ -331,26 +331,24 @@ func (s *chosenSink) end(w *word) {
 	fl.finish()
 }
 
-// run feeds the words of the window to the sink. The follower is at the word w.
+// run feeds the words of the window to the sink. The follower is at the word w. Who looks for the moment of a fork sees
+// the parent's pauses as they are: also one in which the window begins.
 func (s *chosenSink) run(d *decoder, w *word, more bool, fk *forker, f *forks) {
 	for latest := uint64(0); more; more = d.next(w) {
 		latest = max(latest, w.t)
+		fk.give(s.fl, min(latest, s.to), f)
+		fk.before(s.fl, w)
 		if s.before && w.t >= s.from {
 			s.open(w)
 		}
 		if w.t > s.to {
-			fk.give(s.fl, s.to, f)
 			s.fl.settle()
 			s.end(w)
 			fk.abandon(f)
 			return
 		}
-		if fk == nil {
-			s.fl.take(w)
-			continue
-		}
-		fk.give(s.fl, latest, f)
-		fk.step(s.fl, w)
+		s.fl.take(w)
+		fk.after()
 	}
 	fk.give(s.fl, math.MaxUint64, f)
 	s.fl.settle()

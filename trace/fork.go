@@ -73,6 +73,16 @@ func (f *forker) arm() {
 
 // step is fl.step for a task that may fork.
 func (f *forker) step(fl *follower, w *word) {
+	f.before(fl, w)
+	fl.take(w)
+	f.after()
+}
+
+// before looks at the state that the word ends, and after at what the word has left of those that are kept.
+func (f *forker) before(fl *follower, w *word) {
+	if f == nil {
+		return
+	}
 	for w.t >= f.start {
 		f.watches = append(f.watches, newForkWatch(f, f.pending[len(f.watches)]))
 		f.arm()
@@ -80,7 +90,12 @@ func (f *forker) step(fl *follower, w *word) {
 	for _, fw := range f.watches {
 		fw.before(fl, w)
 	}
-	fl.take(w)
+}
+
+func (f *forker) after() {
+	if f == nil {
+		return
+	}
 	for _, fw := range f.watches {
 		fw.after()
 	}

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -264,6 +265,47 @@ func TestFork(t *testing.T) {
 			}
 			shows("the child, with an index", tr.Tasks[1:])
 		})
+	}
+}
+
+// TestForkBeforeWindow: what a child inherits does not depend on where a window begins: also in the pause in which its
+// parent has forked.
+func TestForkBeforeWindow(t *testing.T) {
+	tr := open(t, build(t, func(w *Writer) {
+		p, k := forkTasks(w)
+		script(t, p, "0 a 100 b 101 c 50000 d 50001 e 60000 E 60001 D 90000 C 90001 B 90002 A")
+		script(t, k, "50010 fork g 50011 G 70000 h 70001 H")
+	}))
+	const want = "a b c"
+	inherits := func(o ReportOptions) string {
+		t.Helper()
+		o.Tasks = tr.Tasks[1:]
+		rows, err := tr.Report(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s []string
+		for _, r := range rows {
+			if r.Calls == 0 {
+				s = append(s, r.Name)
+			}
+		}
+		slices.Sort(s)
+		return strings.Join(s, " ")
+	}
+	for _, index := range []bool{false, true} {
+		if index {
+			if ok, err := tr.MakeIndex(IndexOptions{Memory: true}); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+		}
+		for _, o := range []ReportOptions{
+			{}, {From: 50}, {From: 40000}, {From: 49999}, {From: 50000}, {From: 50005}, {From: 60500}, {From: 40000, To: 51000}, {From: 50005, To: 51000},
+		} {
+			if have := inherits(o); have != want {
+				t.Errorf("index %v, from %d to %d: the child inherits %q, want %q", index, o.From, o.To, have, want)
+			}
+		}
 	}
 }
 
