@@ -16,7 +16,8 @@ import "slices"
 //     before that was the fork. Else the fork can be the pause that it is in, or
 //     it is the one before and the parent waits for something else by now: the
 //     calls are taken that are open in both. That can be a call too few, but not
-//     a wrong one.
+//     a wrong one. A thread that has ended by then forked before that: it counts
+//     as one that is still in the calls in which it has ended.
 //   - Where a threshold holds entries back, the child writes those of calls that
 //     were not written before the fork, with their own times, which are older than
 //     the child. These are the innermost ones it is in, for certain.
@@ -53,6 +54,9 @@ type forker struct {
 	pending []*Task // children to come, by begin
 	watches []*forkWatch
 	start   uint64 // when the next child must be watched for
+
+	ended bool       // the newest word is the end of the thread
+	last  []openCall // in which it has ended
 }
 
 func newForker(t *Trace, k *Task) *forker {
@@ -82,6 +86,11 @@ func (f *forker) step(fl *follower, w *word) {
 func (f *forker) before(fl *follower, w *word) {
 	if f == nil {
 		return
+	}
+	if end := w.code == wThreadEnd; end != f.ended { // a walk looks at the end twice
+		if f.ended = end; end {
+			f.last = fl.path(f.limit)
+		}
 	}
 	for w.t >= f.start {
 		f.watches = append(f.watches, newForkWatch(f, f.pending[len(f.watches)]))
@@ -133,7 +142,10 @@ func (f *forker) abandon(to *forks) {
 // take returns what the next child inherits from a parent in the state fl.
 func (f *forker) take(fl *follower) []openCall {
 	f.pending = f.pending[1:]
-	now := fl.path(f.limit)
+	now := f.last
+	if !f.ended {
+		now = fl.path(f.limit)
+	}
 	if len(f.watches) == 0 {
 		f.arm()
 		return now
@@ -223,8 +235,8 @@ func newForkWatch(f *forker, child *Task) *forkWatch {
 // before looks at the state that the word ends.
 func (fw *forkWatch) before(fl *follower, w *word) {
 	if len(fw.need) == 0 {
-		// Outside all calls nothing forks that is traced.
-		if w.t >= fw.from && w.t <= fw.until && w.t > fl.now && w.t-fl.now >= fw.pause && len(fl.cur.frames) > 0 {
+		// Outside all calls nothing forks that is traced. When a thread has ended was noticed later.
+		if w.code != wThreadEnd && w.t >= fw.from && w.t <= fw.until && w.t > fl.now && w.t-fl.now >= fw.pause && len(fl.cur.frames) > 0 {
 			fw.keep(fl)
 		}
 		return

@@ -191,6 +191,21 @@ func TestFork(t *testing.T) {
 			140000 . entry g leaf
 			140001 . exit g 1/1 leaf
 			140001 unfinished a 1/0 inherited`},
+		{"child never returns, the parent's thread has ended", "0 a 100 b 90000 B 90100 c 140000 end", "140001 fork g 140002 G", `
+			140001 . fork 30064771079
+			140001 . entry g leaf
+			140002 . exit g 1/1 leaf
+			140002 unfinished a 1/0 inherited`},
+		{"child never returns, the parent's thread has ended long ago", "0 a 100 b 500 end", "9000000 fork g 9000001 G", `
+			9000000 . . fork 30064771079
+			9000000 . . entry g leaf
+			9000001 . . exit g 1/1 leaf
+			9000001 . unfinished b 1/0 inherited
+			9000001 unfinished a 1/0 inherited`},
+		{"child never returns, the parent's thread has ended outside of calls", "0 a 100 b 500 B 501 A 600 end", "9000000 fork g 9000001 G", `
+			9000000 fork 30064771079
+			9000000 entry g leaf
+			9000001 exit g 1/1 leaf`},
 		// The parent's pause is that of the fork.
 		{"child never returns, parent went on", "0 a 100 b 101 c 90000 d 90001 e 90002 f 90500 F 90501 E 90502 D 90503 C",
 			"90300 fork g 90301 G", `
@@ -264,6 +279,7 @@ func TestFork(t *testing.T) {
 				t.Fatal(ok, err)
 			}
 			shows("the child, with an index", tr.Tasks[1:])
+			shows("all, with an index", nil)
 		})
 	}
 }
