@@ -1,14 +1,12 @@
 package e2e
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
@@ -137,19 +135,7 @@ func gdbRemote(t testing.TB, p *program, program string, commands ...string) str
 	argv := append(k.emulation(), "-g", socket, program)
 	guest := exec.Command(argv[0], argv[1:]...)
 	guest.Env = append(baseEnv(), "FENTRY_DATA="+filepath.Join(dir, "data"), "FIXTURE_COUNTS="+filepath.Join(dir, "counts"))
-	if err := guest.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = guest.Process.Kill()
-		_ = guest.Wait()
-	}()
-	for range 600 {
-		if _, err := os.Stat(socket); err == nil {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	testtool.Listening(t, guest, socket)
 	all := []string{"gdb-multiarch", "-nx", "-batch", "-ex", "set confirm off", "-ex", "set debuginfod enabled off", "-ex", "set print thread-events off",
 		"-ex", "set sysroot /usr/" + k.target.triple, "-ex", "target remote " + socket}
 	for _, c := range commands {

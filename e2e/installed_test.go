@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"cmp"
 	"debug/elf"
 	"math/rand/v2"
 	"os"
@@ -25,7 +24,7 @@ type invocation struct {
 	name  string            // what the program sees as its own, "" for what it is started by
 	env   []string          // besides what all have
 
-	timeout time.Duration // default 2 minutes
+	timeout time.Duration // default hangs
 }
 
 const unit = `
@@ -148,7 +147,7 @@ func (in *invocation) run(t *testing.T, path string, words ...string) *result {
 			t.Fatal(err)
 		}
 	}
-	c := command{dir: dir, stdin: in.stdin, timeout: cmp.Or(in.timeout, 2*time.Minute),
+	c := command{dir: dir, stdin: in.stdin, timeout: in.timeout,
 		env: []string{"HOME=" + dir, "LC_ALL=C", "TZ=UTC", "GIT_COMMITTER_DATE=2001-02-03T04:05:06Z", "GIT_AUTHOR_DATE=2001-02-03T04:05:06Z"}}
 	c.env = append(c.env, in.env...)
 	c.argv = append(append(words, path), in.argv[1:]...)

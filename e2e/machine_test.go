@@ -129,6 +129,9 @@ func (m *machine) run(t testing.TB, kernel string, limit time.Duration) (outcome
 	}
 }
 
+// quietly has the kernel write nothing between the outcomes on the console, on a busy host neither: only when it panics.
+const quietly = "console=ttyAMA0 loglevel=1 nosoftlockup rcupdate.rcu_cpu_stall_suppress=1 oops=panic panic=-1"
+
 // start runs jobs in the machine until it ends. said is what it wrote on its console beside their outcomes.
 func (m *machine) start(
 	ctx context.Context, t testing.TB, kernel string, jobs []machineJob,
@@ -142,7 +145,7 @@ func (m *machine) start(
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(ctx, "qemu-system-aarch64", "-M", "virt", "-cpu", "max,pauth-impdef=on", "-smp", "2", "-m", "1024", "-nic", "none", "-nographic",
-		"-no-reboot", "-kernel", kernel, "-initrd", filepath.Join(dir, "initrd"), "-append", "console=ttyAMA0 quiet oops=panic panic=-1")
+		"-no-reboot", "-kernel", kernel, "-initrd", filepath.Join(dir, "initrd"), "-append", quietly)
 	out, err := cmd.CombinedOutput()
 	var text, other strings.Builder
 	for line := range strings.Lines(string(out)) {
@@ -350,7 +353,7 @@ func TestMachineArm64(t *testing.T) {
 		}
 	}
 	calls := m.addSyscalls(t)
-	outcomes := m.run(t, kernel, 12*time.Minute)
+	outcomes := m.run(t, kernel, 14*time.Minute)
 	calls.check(t, m, outcomes)
 	for _, tr := range tries {
 		if tr.patched >= len(outcomes) {

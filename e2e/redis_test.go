@@ -17,32 +17,37 @@ import (
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
-// freePort is a TCP port of 127.0.0.1 nobody listens on right now.
+// freePort is a TCP port of 127.0.0.1 nobody listens on right now. It is not one of those that the kernel chooses: of these
+// it could be somebody's connection's before a server listens.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const from, to = 12000, 32000
+	for range 1000 {
+		port := fmt.Sprint(from + rand.IntN(to-from))
+		l, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err != nil {
+			continue
+		}
+		l.Close()
+		return port
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	t.Fatal("no port is free")
+	return ""
 }
 
 // A server is a running redis-server.
 type server struct {
 	cmd      *exec.Cmd
-	out      bytes.Buffer
+	ended    chan struct{} // closed then, with err
+	err      error
+	out      bytes.Buffer // until then it is written to
 	port     string
 	dir, cli string
 }
 
 func startServer(t testing.TB, b corpus.Built, argv []string, env ...string) *server {
 	t.Helper()
-	s := &server{port: freePort(t), dir: t.TempDir(), cli: filepath.Join(b.Dir, "src", "redis-cli")}
+	s := &server{port: freePort(t), dir: t.TempDir(), cli: filepath.Join(b.Dir, "src", "redis-cli"), ended: make(chan struct{})}
 	argv = append(argv, "--port", s.port, "--bind", "127.0.0.1", "--save", "", "--dir", s.dir, "--io-threads", "2", "--loglevel", "warning")
 	s.cmd = exec.Command(argv[0], argv[1:]...)
 	s.cmd.Env, s.cmd.Dir = append(baseEnv(), env...), s.dir
@@ -51,35 +56,55 @@ func startServer(t testing.TB, b corpus.Built, argv []string, env ...string) *se
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) })
+	go func() { s.err = s.cmd.Wait(); close(s.ended) }()
+	t.Cleanup(s.kill)
 	for deadline := time.Now().Add(hangs); ; time.Sleep(20 * time.Millisecond) {
 		c, err := net.Dial("tcp", "127.0.0.1:"+s.port)
 		if err == nil {
 			c.Close()
 			return s
 		}
-		if time.Now().After(deadline) {
-			_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
-			_ = s.cmd.Wait()
-			t.Fatalf("the server does not listen: %v\n%s", err, clip(s.out.String()))
+		select {
+		case <-s.ended:
+		default:
+			if time.Now().Before(deadline) {
+				continue
+			}
 		}
+		s.kill()
+		t.Fatalf("the server does not listen: %v; %v\n%s", err, s.err, clip(s.out.String()))
 	}
+}
+
+// kill ends the server, and its children, if it has not ended.
+func (s *server) kill() {
+	select {
+	case <-s.ended:
+		return
+	default:
+	}
+	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
+	<-s.ended
+}
+
+// wait waits for the end of a server that has been told to end.
+func (s *server) wait(t testing.TB) error {
+	t.Helper()
+	select {
+	case <-s.ended:
+	case <-time.After(hangs):
+		s.kill()
+		t.Errorf("the server does not end\n%s", clip(s.out.String()))
+	}
+	return s.err
 }
 
 // stop shuts the server down and returns its exit status.
 func (s *server) stop(t testing.TB) string {
 	t.Helper()
 	run(t, command{argv: []string{s.cli, "-p", s.port, "shutdown", "nosave"}})
-	done := make(chan error, 1)
-	go func() { done <- s.cmd.Wait() }()
-	select {
-	case <-done:
-		return s.cmd.ProcessState.String()
-	case <-time.After(hangs):
-		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
-		<-done
-		return "does not stop"
-	}
+	_ = s.wait(t)
+	return s.cmd.ProcessState.String()
 }
 
 // redisScript is a sequence of commands of every data type whose replies depend only on it.

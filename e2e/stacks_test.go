@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,7 +53,7 @@ func TestStacks(t *testing.T) {
 				"stay deep deep room", // whose frame only rbp knows
 			}
 			var got []string
-			for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			for end := time.Now().Add(hangs); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 				if got = threadsOf(t, pid, "stacks", "--json"); slices.Equal(got, want) {
 					break
 				}
@@ -89,6 +90,7 @@ func startThreads(t *testing.T, argv []string, env string) int {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(baseEnv(), env)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the program dies with it, whatever comes
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -97,23 +99,44 @@ func startThreads(t *testing.T, argv []string, env string) int {
 		t.Fatal(err)
 	}
 	pid := cmd.Process.Pid
-	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL); cmd.Wait() })
+	t.Cleanup(func() { // fentry record ends when the program has
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		if t.Failed() {
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		}
+		_ = cmd.Wait()
+	})
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		t.Fatalf("%q: %v", line, err)
 	}
 	if len(argv) > 1 {
-		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-		pid = 0
-		for _, name := range tasks {
-			if b, err := os.ReadFile(name); err == nil {
-				fmt.Sscan(string(b), &pid)
-			}
-		}
-		if pid == 0 {
-			t.Fatal("fentry record has no child")
-		}
+		pid = childThatRuns(t, pid, argv[len(argv)-1])
 	}
 	return pid
+}
+
+// childThatRuns is the child of a process that runs a program. The recorder soon has another one, which keeps its trace.
+func childThatRuns(t *testing.T, pid int, prog string) int {
+	t.Helper()
+	want, err := os.Stat(prog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	var all []string
+	for _, name := range tasks {
+		b, _ := os.ReadFile(name)
+		for _, child := range strings.Fields(string(b)) {
+			if exe, err := os.Stat("/proc/" + child + "/exe"); err == nil && os.SameFile(exe, want) {
+				n, _ := strconv.Atoi(child)
+				return n
+			}
+			name, _ := os.ReadFile("/proc/" + child + "/cmdline")
+			all = append(all, child+" "+string(name))
+		}
+	}
+	t.Fatalf("process %d has no child that runs %s, but %q", pid, prog, all)
+	return 0
 }
 
 // threadsOf are the program's own functions of each thread, innermost first, sorted.

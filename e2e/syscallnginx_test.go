@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -30,7 +29,7 @@ events {}
 http {
 	access_log off;
 	client_body_temp_path %[1]s/1; proxy_temp_path %[1]s/2; fastcgi_temp_path %[1]s/3; uwsgi_temp_path %[1]s/4; scgi_temp_path %[1]s/5;
-	server { listen 127.0.0.1:%[2]d; root %[1]s/www; }
+	server { listen 127.0.0.1:%[2]s; root %[1]s/www; }
 }
 `
 
@@ -78,12 +77,7 @@ const nginxRequests = 40
 // serveNginx runs nginx by a command, makes requests, has it read its configuration in the middle, and ends it.
 func serveNginx(t *testing.T, dir string, by []string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	port := freePort(t)
 	conf, pidFile := filepath.Join(dir, "conf"), filepath.Join(dir, "pid")
 	os.Remove(pidFile)
 	if err := os.WriteFile(conf, fmt.Appendf(nil, nginxConf, dir, port), 0o666); err != nil {
@@ -126,7 +120,7 @@ func serveNginx(t *testing.T, dir string, by []string) {
 	requests := func(n int) {
 		t.Helper()
 		for range n {
-			r, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
+			r, err := client.Get(fmt.Sprintf("http://127.0.0.1:%s/", port))
 			if err != nil {
 				t.Errorf("%v: %v", argv, err)
 				return

@@ -16,22 +16,49 @@ import (
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// blocked is stopped by a signal while it waits in the kernel, on a thread, too.
+// blocked is stopped by a signal while it waits in the kernel, on a thread, too: the thread has the signal come in a second,
+// when the first one sleeps. A debugger takes the signal; when the thread has waited it wakes the first one by another.
 const blocked = `
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
 #include <time.h>
 #include <unistd.h>
-__attribute__((noinline)) static int in_poll(void) { return poll(0, 0, 600) + 1; }
-__attribute__((noinline)) static int in_sleep(void) { struct timespec t = { 0, 500000000 }; return nanosleep(&t, 0) + 2; }
+static pthread_t first;
+static volatile int sleeps;
+static void woken(int sig) { (void)sig; }
+__attribute__((noinline)) static int in_poll(void) { return poll(0, 0, 3000) + 1; }
+__attribute__((noinline)) static int in_sleep(void) { struct timespec t = { 600, 0 }; sleeps = 1; return nanosleep(&t, 0) + 3; }
 __attribute__((noinline)) static int last(void) { return getpgid(0) > 0 && getppid() > 0 ? 77 : 78; }
 __attribute__((noinline)) static int steps(void) { return getpgid(0) > 0 && getppid() > 0; }
-static void *thread(void *arg) { return in_poll() ? arg : 0; }
+/* asleep says whether the first thread waits in the kernel, behind the name in /proc/PID/task/TID/stat. */
+static int asleep(void)
+{
+	char path[64], state = 0;
+	snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)getpid());
+	FILE *f = fopen(path, "r");
+	if (f && fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+		state = 0;
+	if (f)
+		fclose(f);
+	return sleeps && state == 'S';
+}
+static void *thread(void *arg)
+{
+	while (!asleep())
+		usleep(1000);
+	alarm(1);
+	int n = in_poll();
+	pthread_kill(first, SIGUSR1);
+	return n ? arg : 0;
+}
 int main(void)
 {
 	pthread_t t;
+	first = pthread_self();
+	signal(SIGUSR1, woken);
 	pthread_create(&t, 0, thread, 0);
-	ualarm(200000, 0);
 	int n = in_sleep();
 	pthread_join(t, 0);
 	return last() + steps() + n - 80;
@@ -41,6 +68,7 @@ int main(void)
 // TestDebuggerSyscalls: gdb shows the same frames of threads that wait in the kernel as in the original, and steps and
 // finishes through system calls that have been moved.
 func TestDebuggerSyscalls(t *testing.T) {
+	t.Parallel()
 	if runtime.GOARCH != "amd64" {
 		t.Skip("system calls are moved on x86-64")
 	}
@@ -54,7 +82,7 @@ func TestDebuggerSyscalls(t *testing.T) {
 	if out, err := exec.Command("gcc", "-g", "-O1", "-static", "-o", prog, src).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	commands := []string{"handle SIGALRM stop nopass", "break last", "break steps", "run", "printf \"=1\\n\"", "thread apply all bt",
+	commands := []string{"handle SIGALRM stop nopass", "handle SIGUSR1 nostop noprint pass", "break last", "break steps", "run", "printf \"=1\\n\"", "thread apply all bt",
 		"continue", "printf \"=2\\n\"", "finish", "continue", "printf \"=3\\n\"", "stepi 60", "stepi 60", "bt", "continue"}
 	session := func(program string) (parts []string) {
 		parts = strings.Split(gdb(t, dir, program, commands...), "\n=")

@@ -117,19 +117,7 @@ func step(t *testing.T, on *target, bin string) [][]string {
 		sock = filepath.Join(sock, "s")
 		emulator := exec.Command(testtool.Path(t, on.emulator[0]), append(append(slices.Clone(on.emulator[1:]), "-g", sock), bin)...)
 		emulator.Dir = dir
-		if err := emulator.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			emulator.Process.Kill()
-			emulator.Wait()
-		})
-		for range 500 {
-			if _, err := os.Stat(sock); err == nil {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		testtool.Listening(t, emulator, sock)
 		start = "set sysroot " + on.emulator[len(on.emulator)-1] + "\ntarget remote " + sock + "\ncontinue"
 	}
 	gdb = testtool.Path(t, gdb)

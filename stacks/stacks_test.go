@@ -77,7 +77,7 @@ func gdbFrames(t *testing.T, pid int) map[int][]stacks.Frame {
 // settled returns a thread's stack when it is where it stays: a handler that is on its way to it is not.
 func settled(t *testing.T, p *stacks.Process, tid int) *stacks.Thread {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testtool.Patience); ; time.Sleep(time.Millisecond) {
 		th, err := p.Thread(tid, false)
 		if err != nil {
 			t.Fatal(err)

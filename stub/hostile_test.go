@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // nobody is another user, for tests that root runs.
@@ -29,7 +30,7 @@ func survives(t *testing.T, cmd *exec.Cmd) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	limit := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+	limit := time.AfterFunc(testtool.Patience, func() { cmd.Process.Kill() })
 	defer limit.Stop()
 	if err := cmd.Wait(); err != nil || out.String() != "leaf 1\nnest 4\n" {
 		t.Fatalf("%v, output %q, standard error %q", err, out.String(), errs.String())

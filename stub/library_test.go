@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/stub/internal/build"
@@ -270,17 +269,7 @@ func TestClassicDebugger(t *testing.T) {
 			sock := filepath.Join(dir, "s")
 			prog := exec.Command("qemu-aarch64", "-cpu", testtool.NewARM64, "-g", sock, f.path)
 			prog.Dir = dir
-			if err := prog.Start(); err != nil {
-				t.Fatal(err)
-			}
-			defer prog.Wait()
-			defer prog.Process.Kill()
-			for i := 0; i < 1000; i++ {
-				if _, err := os.Stat(sock); err == nil {
-					break
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
+			testtool.Listening(t, prog, sock)
 			out, err := exec.Command("gdb-multiarch", "-nx", "-batch", "-ex", "set confirm off", "-ex", "target remote "+sock, "-ex", "break show",
 				"-ex", "continue", "-ex", "bt", "-ex", "continue", "-ex", "bt", "-ex", "continue", "-ex", "bt", "-ex", "kill", f.path).CombinedOutput()
 			if err != nil {

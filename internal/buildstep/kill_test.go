@@ -217,11 +217,17 @@ func TestSlotsAreGivenBack(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
 		for free() > 0 {
-			time.Sleep(time.Millisecond)
+			select {
+			case err := <-ended:
+				t.Fatalf("it ends before it has all slots: %v", err)
+			case <-time.After(time.Millisecond):
+			}
 		}
 		cmd.Process.Signal(sig)
-		err := cmd.Wait()
+		err := <-ended
 		if signal.Ignored(sig) { // so the helper does, too: nohup go test
 			if err != nil {
 				t.Fatalf("%v, ignored: %v", sig, err)

@@ -17,12 +17,27 @@ func TestMain(m *testing.M) { os.Exit(Main(m)) }
 // too, that has lost its parent.
 func TestWatch(t *testing.T) {
 	var said bytes.Buffer
+	cmd := exec.Command("sh", "-c", "(setsid sleep 1001 &); exec sleep 1002")
+	cmd.Stdout = new(bytes.Buffer) // a pipe, which the child keeps open
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(Patience); ; time.Sleep(time.Millisecond) {
+		var all bytes.Buffer
+		for _, pid := range startedBy(os.Getpid()) {
+			describe(&all, pid)
+		}
+		if strings.Contains(all.String(), `"sleep" "1001"`) && strings.Contains(all.String(), `"sleep" "1002"`) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the processes do not begin: %s", &all)
+		}
+	}
 	w := watch{limit: 100 * time.Millisecond, out: &said}
 	stop := make(chan bool)
 	go w.run(20*time.Millisecond, stop)
-	cmd := exec.Command("sh", "-c", "(setsid sleep 1001 &); exec sleep 1002")
-	cmd.Stdout = new(bytes.Buffer) // a pipe, which the child keeps open
-	err := cmd.Run()
+	err := cmd.Wait()
 	stop <- true
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || !w.fired.Load() {

@@ -76,7 +76,7 @@ int main(int argc, char **argv)
 	every = strtol(argv[2], 0, 10);
 	struct sigaction sa = { .sa_sigaction = on_trap, .sa_flags = SA_SIGINFO };
 	sigaction(SIGTRAP, &sa, 0);
-	alarm(60); /* rather than for ever */
+	alarm(600); /* rather than for ever */
 	top();
 	for (long from = 0; from < every; from++) {
 		left = from;

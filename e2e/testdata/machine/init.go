@@ -79,13 +79,13 @@ func run() error {
 }
 
 func (j job) run() (o outcome) {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, j.Argv[0], j.Argv[1:]...)
 	cmd.Dir, cmd.Env = j.Dir, j.Env
 	var out, errb bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errb
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err := cmd.Run()
 	o.Stdout, o.Stderr = out.Bytes(), errb.Bytes()

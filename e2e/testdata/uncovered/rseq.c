@@ -13,8 +13,13 @@
 enum { THREADS = 4, ROUNDS = 20000, MOST = 4096 };
 static struct { long n; char pad[56]; } counters[MOST];
 static long aborts, traps;
+static __thread volatile int was_trapped;
 
-static void trapped(int sig) { __atomic_fetch_add(&traps, sig == SIGTRAP, __ATOMIC_SEQ_CST); }
+static void trapped(int sig)
+{
+	was_trapped = sig == SIGTRAP;
+	__atomic_fetch_add(&traps, sig == SIGTRAP, __ATOMIC_SEQ_CST);
+}
 
 static struct rseq *mine(void) { return (struct rseq *)((char *)__builtin_thread_pointer() + __rseq_offset); }
 
@@ -41,9 +46,10 @@ again:
 
 static void *thread(void *arg)
 {
-	for (int i = 0, trap = 1; i < ROUNDS; i++) {
-		while (!add(mine(), trap))
-			trap = 0;
+	for (int i = 0; i < ROUNDS; i++) {
+		/* Until the trap has come: the scheduler can interrupt a thread just before it. */
+		while (!add(mine(), !was_trapped))
+			;
 		if (i % 100 == 0)
 			syscall(SYS_getppid);
 	}
