@@ -353,6 +353,34 @@ func TestControlHeld(t *testing.T) {
 	}
 }
 
+// Of many threads that do little but call functions always one is in the tracer. What is recorded of them changes all the same.
+func TestControlBusy(t *testing.T) {
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startControlled(t, attached, fentry.Options{Buffer: 32 << 20, Policy: trace.PolicyOverwrite,
+				Flight: &session.Flight{}}, "-fpatchable-function-entry=5")
+			c.do("busy 8")
+			for _, set := range []string{"max_graph_depth = 1", "max_graph_depth = 0; trigger = other@depth=1", "set_graph_function = other",
+				"current_tracer = function", "current_tracer = function_graph; set_graph_function = ; trigger ="} {
+				// A busy machine can leave threads without a processor until it is given up.
+				for deadline := time.Now().Add(time.Minute); ; {
+					got, err := c.ask(set)
+					if err == nil && got == "" {
+						break
+					}
+					if time.Now().After(deadline) {
+						t.Fatalf("%s: %q, %v", set, got, err)
+					}
+				}
+			}
+			c.do("work 1")
+			if got := c.calls()["leaf"]; got == 0 {
+				t.Error("no calls at the end")
+			}
+		})
+	}
+}
+
 // code is the first bytes of a function of the program, as it runs.
 func (c *controlled) code(name string) []byte {
 	c.t.Helper()

@@ -195,12 +195,20 @@ func (s *session) apply(to settings, clear, paused, same bool) error {
 		to.filters = was.filters + 1
 	}
 	s.setting.ever = true
-	done, err := s.applyTo(&to, clear, paused)
+	done, err := s.applyTo(&to, clear, paused, false)
 	if err != nil {
 		s.did(s.anyTold(to.edition)) // readers see what it did meanwhile
 		was.edition, was.filters = to.edition+1, to.filters+1
-		for _, p := range done {
-			_ = s.applyIn(p, &was, false, paused)
+		for i, p := range done {
+			if id := (processID{p.Pid, p.Start}); i == len(done)-1 && errors.Is(err, tracee.ErrInside) {
+				l := s.setting.limits[id] // nothing was changed in it
+				l.edition = was.edition
+				s.setting.limits[id] = l
+			}
+			if uerr := s.undoIn(p, &was, paused); uerr != nil && !errors.Is(uerr, tracee.ErrNoRuntime) && !s.gone(p, uerr) {
+				err = fmt.Errorf("%w; process %d does not record yet as before, which is tried again: %w", err, p.Pid, uerr)
+				s.behind(uerr)
+			}
 		}
 		s.setting.now.edition, s.setting.now.filters = was.edition, was.filters
 		return err
@@ -322,8 +330,9 @@ func (t *setting) forget(there map[processID]bool) {
 	maps.DeleteFunc(t.without, func(id processID, _ string) bool { return ended(id) })
 }
 
-// applyTo puts settings into all processes that there are, until one refuses, and those that these fork meanwhile.
-func (s *session) applyTo(to *settings, clear, paused bool) (done []procfs.Process, err error) {
+// applyTo puts settings into all processes that there are, and those that these fork meanwhile, until one refuses, or with on
+// also into the others.
+func (s *session) applyTo(to *settings, clear, paused, on bool) (done []procfs.Process, err error) {
 	seen := map[processID]bool{}
 	for more := true; more; {
 		more = false
@@ -333,18 +342,21 @@ func (s *session) applyTo(to *settings, clear, paused bool) (done []procfs.Proce
 				continue
 			}
 			seen[id], more = true, true
-			err := s.applyIn(p, to, clear, paused)
-			if errors.Is(err, tracee.ErrNoRuntime) || s.gone(p, err) {
+			perr := s.applyIn(p, to, clear, paused)
+			if errors.Is(perr, tracee.ErrNoRuntime) || s.gone(p, perr) {
 				continue
 			}
 			done = append(done, p)
-			if err != nil {
-				return done, fmt.Errorf("process %d: %w", p.Pid, err)
+			if perr == nil {
+				continue
+			}
+			if err = errors.Join(err, fmt.Errorf("process %d: %w", p.Pid, perr)); !on {
+				return done, err
 			}
 		}
 	}
 	s.setting.forget(seen)
-	return done, nil
+	return done, err
 }
 
 // gone tells whether a process could not be changed because it ends, or executes another program: its memory goes before
@@ -367,6 +379,21 @@ func (s *session) applyIn(p procfs.Process, to *settings, clear, paused bool) er
 	if err := s.limit(r, p, to); err != nil {
 		return err
 	}
+	return s.switchIn(r, p, to, clear, paused)
+}
+
+// undoIn gives a process settings back that it had, as far as that is possible.
+func (s *session) undoIn(p procfs.Process, was *settings, paused bool) error {
+	r, err := tracee.OpenRuntime(p.Pid)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return errors.Join(s.limit(r, p, was), s.switchIn(r, p, was, false, paused))
+}
+
+// switchIn switches a process's functions as settings say.
+func (s *session) switchIn(r *tracee.Runtime, p procfs.Process, to *settings, clear, paused bool) error {
 	id := processID{p.Pid, p.Start}
 	was, ever := s.setting.told[id]
 	sw := tracee.Switching{Pause: to.paused, Leave: !paused && (ever || !to.paused), Silent: to.silent, Costly: clear}
@@ -374,7 +401,8 @@ func (s *session) applyIn(p procfs.Process, to *settings, clear, paused bool) er
 	sw.Same = ever && was == now && !clear
 	delete(s.setting.told, id) // until it is done
 	sw.On = func(image uint64) (func(id uint32) bool, error) { return to.on(trace.ImageID(image)) }
-	if err := r.Switch(sw); err != nil {
+	err := r.Switch(sw)
+	if err != nil {
 		return err
 	}
 	s.setting.told[id] = now
@@ -442,6 +470,7 @@ func (s *session) limit(r *tracee.Runtime, p procfs.Process, to *settings) error
 	if to.roots.chooses() {
 		l.Roots = func(image uint64) (func(id uint32) bool, error) { return to.roots.in(trace.ImageID(image)) }
 	}
+	s.setting.limits[id] = was
 	if err := r.Limit(l); err != nil {
 		return err
 	}
@@ -484,17 +513,24 @@ func (s *session) reapply(stop <-chan struct{}) {
 		}
 		s.setting.mu.Lock()
 		if s.setting.ever && !s.end.winding.Load() {
-			_, err := s.applyTo(&s.setting.now, false, false)
+			_, err := s.applyTo(&s.setting.now, false, false, true)
 			s.did(true) // later, if not now
-			if err != nil {
-				if !s.setting.failing {
-					s.logf("what has begun is recorded in full: %v", err)
-				}
-				time.AfterFunc(quietTime/4, s.come)
-			}
-			s.setting.failing = err != nil
+			s.behind(err)
 		}
 		s.setting.mu.Unlock()
+	}
+}
+
+// behind notes whether settings could not be put into a process, which is tried again until it is done. The caller has the lock.
+func (s *session) behind(err error) {
+	switch {
+	case err == nil && s.setting.failing:
+		s.logf("all processes are recorded as it was set")
+	case err != nil && !s.setting.failing:
+		s.logf("not recorded as it was set yet: %v", err)
+	}
+	if s.setting.failing = err != nil; err != nil {
+		time.AfterFunc(quietTime/4, s.come)
 	}
 }
 

@@ -23,7 +23,7 @@ func TestSettingsForgotten(t *testing.T) {
 	ended := processID{1, 1}
 	s.setting.limits = map[processID]limited{ended: {depth: 1}}
 	s.setting.told = map[processID]told{ended: {1, 1}}
-	if done, err := s.applyTo(&settings{}, false, false); len(done) > 0 || err != nil {
+	if done, err := s.applyTo(&settings{}, false, false, false); len(done) > 0 || err != nil {
 		t.Fatalf("%v, %v", done, err)
 	}
 	if len(s.setting.limits) > 0 || len(s.setting.told) > 0 {

@@ -1,5 +1,5 @@
 /* Does what standard input says, a line each: "work N" calls each function N times, "thread N" the same in a new thread,
-   "fork N" in a child, "slow" takes a few milliseconds, "load LIBRARY N" calls library_function N times. "hold 1" has a word on the
+   "fork N" in a child, "slow" takes a few milliseconds, "load LIBRARY N" calls library_function N times. "busy N" has N threads call leaf without an end. "hold 1" has a word on the
    stack that leads into the middle of outer, until "hold 0". It answers "done" to each, and ends with status 7. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -46,6 +46,16 @@ NOINLINE int work(int n)
 
 static void *thread(void *n) { return (void *)(long)work((int)(long)n); }
 
+static void *busy(void *n)
+{
+	for (;;) {
+		leaf((int)(long)n);
+		for (volatile int i = 0; i < 20; i++)
+			;
+	}
+	return 0;
+}
+
 static char *volatile *held;
 
 NOINLINE void obey(char *line)
@@ -67,6 +77,9 @@ NOINLINE void obey(char *line)
 		waitpid(child, &status, 0);
 	} else if (!strcmp(line, "slow\n")) {
 		slow(n);
+	} else if (sscanf(line, "busy %d", &n) == 1) {
+		while (n--)
+			pthread_create(&t, 0, busy, 0);
 	} else if (sscanf(line, "hold %d", &n) == 1) {
 		*held = n ? (char *)outer + ENTRY + 2 : 0;
 	} else if (sscanf(line, "load %199s %d", name, &n) == 2) {

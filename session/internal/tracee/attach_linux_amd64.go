@@ -280,9 +280,9 @@ func (ts *threads) maps() ([]mapping, error) {
 	return ms, err
 }
 
-// within stops threads, all or one, and does something meanwhile. It tries again if one does not stop: those that have
-// been asked to are let go when the thread that traces them ends, so each try has its own. The error is ErrEnded if the
-// process runs another program by now.
+// within stops threads, all or one, and does something meanwhile. It tries again if one does not stop, or somebody else traces
+// one: those that have been asked to are let go when the thread that traces them ends, so each try has its own. The error is
+// ErrEnded if the process runs another program by now.
 func (ts *threads) within(one bool, do func() error) (err error) {
 	for range stopTries {
 		onThread(func() {
@@ -294,7 +294,8 @@ func (ts *threads) within(one bool, do func() error) (err error) {
 			}
 			ts.longest = max(ts.longest, ts.letGo())
 		})
-		if !errors.Is(err, errBusy) {
+		var traced *tracedError // perhaps for a moment: others look at stacks
+		if !errors.Is(err, errBusy) && !errors.As(err, &traced) {
 			return err
 		}
 		time.Sleep(stopPause)

@@ -17,7 +17,10 @@ import (
 // What the runtime is told is its own to change, in all threads at once: so all are stopped, one of them is made to call the
 // runtime's routine (stub/src/change.c), and the routines that thunks call begin with a jump to those that know of limits,
 // one each and not one a function. None of the threads may be in a thunk or in the runtime then, nor be interrupted there
-// by a handler: they are let go and looked at again.
+// by a handler. Of many threads that do nothing but call there always is one. So those that are outside stay stopped, and
+// the others run until they are outside, too: for moments, as they come out after some instructions, and go in again. They are
+// not led out step by step: if the recorder were killed, a step would end in a signal. Who waits in the tracer, for the
+// recorder, say, keeps all from that; then all are let go, and looked at again.
 
 // ErrLimits: the runtime cannot leave calls out by where they are.
 var ErrLimits = errors.New("calls have no depth in this recording: it needs the tracer function_graph, with a clock")
@@ -26,8 +29,17 @@ var ErrLimits = errors.New("calls have no depth in this recording: it needs the 
 var ErrFlat = errors.New("the tracer cannot be changed in this recording: it needs the tracer function_graph at its beginning, " +
 	"with a clock")
 
-// ErrInside: there was always a thread in the runtime.
-var ErrInside = errors.New("a thread of it is always in the tracer: have it pause meanwhile (tracing_on = 0)")
+const (
+	// insidePatience is for how long a thread may wait in the runtime. What a program waits for there can be a library that is
+	// being planned.
+	insidePatience = 5 * time.Second
+	// insidePause is the longest time between two looks.
+	insidePause = 20 * time.Millisecond
+	// insideStop is how long the longest stops are in which threads come out: the first ones are stopLimit.
+	insideStop = 50 * stopLimit
+	// insideShort is how many short stops there are.
+	insideShort = 20
+)
 
 // detour is a routine of the runtime, and where it is led.
 type detour struct{ from, to uint64 }
@@ -137,20 +149,57 @@ func (r *Runtime) inside(v uint64) bool {
 	return false
 }
 
-// occupied tells whether a thread is there, or has been interrupted there.
-func (r *Runtime) occupied(ts *threads, ms []mapping) (bool, error) {
-	mem := ts.memory()
-	for _, t := range ts.all {
-		if r.inside(t.regs.pc()) {
-			return true, nil
+// occupies tells whether a thread is there, or has been interrupted there.
+func (r *Runtime) occupies(t *thread, ms []mapping) (found bool, err error) {
+	if r.inside(t.regs.pc()) {
+		return true, nil
+	}
+	err = t.liveStack(ms, func(at, v uint64) { found = found || at >= t.regs.sp() && r.inside(v) && interrupted(&t.Process, at) })
+	return found, err
+}
+
+// vacate has those of the stopped threads run that are there, until they are outside. ran is false if none was there. The error
+// is ErrInside if that takes too long for one stop.
+func (r *Runtime) vacate(ts *threads, ms []mapping, limit time.Time) (ran bool, err error) {
+	for all := ts.all; ; ran = true {
+		var in []*thread
+		wait := true // all of them are in system calls, or stopped by a signal
+		for _, t := range all {
+			is, err := r.occupies(t, ms)
+			if err != nil {
+				return ran, err
+			}
+			if is {
+				in, wait = append(in, t), wait && (t.halted || int64(t.regs.Orig_rax) >= 0)
+			}
 		}
-		found := false
-		err := t.liveStack(ms, func(at, v uint64) { found = found || at >= t.regs.sp() && r.inside(v) && interrupted(mem, at) })
-		if err != nil || found {
-			return found, err
+		switch {
+		case len(in) == 0:
+			return ran, nil
+		case wait || time.Now().After(limit):
+			return ran, fmt.Errorf("%w (thread %d)", ErrInside, in[0].pid)
+		}
+		if all, err = ts.runOn(in); err != nil {
+			return ran, err
 		}
 	}
-	return false, nil
+}
+
+// vacant has all of the stopped threads be outside within a time, and returns the process's mappings then.
+func (r *Runtime) vacant(ts *threads, within time.Duration) (ms []mapping, err error) {
+	limit := time.Now().Add(within)
+	for ran := true; ran; {
+		if err := r.find(); err != nil { // there can be one more
+			return nil, err
+		}
+		if ms, err = ts.maps(); err != nil {
+			return nil, err
+		}
+		if ran, err = r.vacate(ts, ms, limit); err != nil {
+			return nil, err
+		}
+	}
+	return ms, ts.complete()
 }
 
 // Limit limits what is recorded of the process.
@@ -168,28 +217,23 @@ func (r *Runtime) Limit(l Limits) error {
 		return err
 	}
 	defer ts.close()
-	for range leaveTries {
-		done := false
+	began, pause, limit := time.Now(), leavePause, stopLimit
+	for tries := 1; ; tries++ {
 		err := ts.within(false, func() error {
-			if err := r.find(); err != nil { // there can be one more
-				return err
-			}
-			ms, err := ts.maps()
+			ms, err := r.vacant(ts, limit)
 			if err != nil {
 				return err
 			}
-			if is, err := r.occupied(ts, ms); is || err != nil {
-				return err
-			}
-			done = true
 			return ts.calling(ms, func(rem *remote) error { return r.change(rem, &l) })
 		})
-		if err != nil || done {
+		if !errors.Is(err, ErrInside) || tries >= leaveTries && time.Since(began) > insidePatience {
 			return err
 		}
-		time.Sleep(leavePause)
+		time.Sleep(pause)
+		if pause = min(2*pause, insidePause); tries >= insideShort {
+			limit = min(2*limit, insideStop)
+		}
 	}
-	return ErrInside
 }
 
 // change has the runtime make a change.

@@ -80,7 +80,17 @@ func tracedBy(dir string) error {
 		return errBusy // an earlier try that ends
 	}
 	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", tracer))
-	return fmt.Errorf("process %d (%s) traces it: only one can", tracer, bytes.TrimSpace(name))
+	return &tracedError{tracer, string(bytes.TrimSpace(name))}
+}
+
+// tracedError is for a thread that another process traces.
+type tracedError struct {
+	tracer int
+	name   string
+}
+
+func (e *tracedError) Error() string {
+	return fmt.Sprintf("process %d (%s) traces it: only one can", e.tracer, e.name)
 }
 
 // unrecorded returns an error if a tracer is in a process.

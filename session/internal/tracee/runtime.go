@@ -333,6 +333,9 @@ type Limits struct {
 	Acts    func(image uint64) map[uint32][]patch.Act
 }
 
+// ErrInside: there was always a thread in the runtime, so nothing was changed.
+var ErrInside = errors.New("a thread of it is always in the tracer: have it pause meanwhile (tracing_on = 0)")
+
 // liveThread returns the directory of a thread in /proc that has not ended: the first one, as long as there is that.
 func liveThread(pid int) (string, error) {
 	first := fmt.Sprintf("/proc/%d/task/%d", pid, pid)

@@ -32,6 +32,7 @@ type thread struct {
 	Process
 	regs    *registers
 	changed bool // regs are to be written back
+	turns   string
 }
 
 // threads are all of a process.
@@ -62,6 +63,7 @@ const (
 	stopPause    = 20 * time.Millisecond // between two tries
 	lateLimit    = 10 * time.Second      // for those that have not stopped by then
 	latePause    = 5 * time.Millisecond
+	runPatience  = 10 * time.Millisecond // for a thread to get a processor
 )
 
 // openThreads prepares to stop a process.
@@ -262,23 +264,18 @@ func (ts *threads) seize(tid int) (ok bool, err error) {
 // await waits for a seized thread to stop.
 func (ts *threads) await(tid int, deadline time.Time) error {
 	t := &thread{Process: Process{pid: tid, mem: ts.mem}}
-	err := t.awaitStop(deadline)
+	err := t.stopped(deadline)
 	if err == errBusy {
 		return err
 	}
-	if delete(ts.asked, tid); err != nil {
-		return nil // it has ended
+	delete(ts.asked, tid)
+	switch {
+	case err == nil:
+		ts.all = append(ts.all, t)
+	case errors.Is(err, ErrEnded):
+		err = nil
 	}
-	if t.regs, err = t.registers(); errors.Is(err, unix.ESRCH) {
-		return nil // killed
-	} else if err != nil {
-		return err
-	}
-	if restart(t.regs) { // at once, so that it goes on rightly if this process is killed
-		_ = t.setRegisters(t.regs)
-	}
-	ts.all = append(ts.all, t)
-	return nil
+	return err
 }
 
 // awaitStop waits for the stop that PTRACE_INTERRUPT has asked for. Signals that were quicker are delivered.
@@ -351,6 +348,95 @@ func rest(looks int) {
 		return
 	}
 	_ = unix.Nanosleep(&unix.Timespec{Nsec: 20_000}, nil)
+}
+
+// runOn lets some of the threads go on for a moment, while the others stay stopped. It returns those that have not ended.
+func (ts *threads) runOn(some []*thread) (left []*thread, err error) {
+	drop := func(t *thread) { ts.all = slices.DeleteFunc(ts.all, func(o *thread) bool { return o == t }) }
+	var run []*thread
+	for _, t := range some {
+		if t.halted {
+			left = append(left, t)
+			continue
+		}
+		if t.changed {
+			_ = t.setRegisters(t.regs)
+			t.changed = false
+		}
+		t.turns = ts.turnsOf(t.pid)
+		if unix.PtraceCont(t.pid, 0) == nil {
+			run = append(run, t)
+		} else {
+			drop(t) // killed
+		}
+	}
+	begun := time.Now().Add(runPatience)
+	for _, t := range run {
+		for looks := 0; ts.turnsOf(t.pid) == t.turns && time.Now().Before(begun); looks++ {
+			rest(looks)
+		}
+	}
+	for _, t := range run {
+		ts.asked[t.pid] = true
+		_, _, _ = unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_INTERRUPT, uintptr(t.pid), 0, 0, 0, 0)
+	}
+	deadline := time.Now().Add(stopPatience + time.Duration(len(run))*morePatience)
+	for i, t := range run {
+		switch err := t.stopped(deadline); {
+		case err == errBusy:
+			for _, t := range run[i:] {
+				drop(t) // letGo waits for them
+			}
+			return nil, ts.busy(t.pid)
+		case errors.Is(err, ErrEnded):
+			drop(t)
+		case err != nil:
+			return nil, err
+		default:
+			left = append(left, t)
+		}
+		delete(ts.asked, t.pid)
+	}
+	return left, nil
+}
+
+// turnsOf is how often a thread has got a processor; "": the kernel does not tell, or it has ended.
+func (ts *threads) turnsOf(tid int) string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", ts.pid, tid))
+	if f := bytes.Fields(b); len(f) == 3 {
+		return string(f[2])
+	}
+	return ""
+}
+
+// stopped waits for a thread to stop that has been asked to, and has it make a system call again that would say so. The error
+// is ErrEnded if it has ended.
+func (t *thread) stopped(deadline time.Time) error {
+	err := t.awaitStop(deadline)
+	if err != nil {
+		return err
+	}
+	if t.regs, err = t.registers(); errors.Is(err, unix.ESRCH) {
+		return ErrEnded // killed
+	} else if err != nil {
+		return err
+	}
+	if restart(t.regs) { // at once, so that it goes on rightly if this process is killed
+		_ = t.setRegisters(t.regs)
+	}
+	return nil
+}
+
+// complete returns an error if there are threads that have not stopped: one has made more since.
+func (ts *threads) complete() error {
+	others, last, err := ts.unseen()
+	if err != nil {
+		return ErrEnded
+	}
+	if n := len(others) + len(last); n > 0 {
+		return fmt.Errorf("%w: it has made %d threads meanwhile", errBusy, n)
+	}
+	return nil
 }
 
 // letGo lets all threads go on, and returns how long they were stopped.
