@@ -51,9 +51,14 @@ without -F all are, but for those of -N. In set_ftrace_filter, PAT:COMMAND:COUNT
 or not, and how often something was done is not forgotten when other triggers change.
 
 Nobody is stopped, but for some milliseconds when functions get their code back or are
-traced again (settle), and where trigger, arguments, results, current_tracer,
+traced again (settle), where libraries that are patched copies (record -L) are loaded, and
+where trigger, arguments, results, current_tracer,
 set_graph_function, max_graph_depth and tracing_thresh change, which need a recording that
-began with the tracer function_graph, on x86-64. Of a function the same arguments are
+began with the tracer function_graph, on x86-64. The longer threads are in the tracer
+without a break, the longer that takes, up to a tenth of a second; where one does not come
+out of it for five, the set is refused. A function in the middle of whose first
+instructions a thread is cannot be recorded yet: the answer names it, and it is tried again
+until it is. Of a function the same arguments are
 recorded as long as a recording goes on, or none; errno, and functions of libraries that
 are patched copies (record -L), have to be chosen when it begins. Calls that are open
 when set_graph_function changes count as outside. Only the recorder's user and root may

@@ -67,6 +67,9 @@ func Injected(int, *patch.Memory) (*Attachment, error) { return nil, errNoAttach
 // Settle has the sites of a process be what its functions' switches say.
 func (a *Attachment) Settle(int, int) (Settled, error) { return Settled{}, errNoAttach }
 
+// whileStopped does something. Nobody is stopped for it.
+func (r *Runtime) whileStopped(do func() error) error { return do() }
+
 // Limited tells whether a process's runtime has been told of limits.
 func (r *Runtime) Limited() bool { return false }
 

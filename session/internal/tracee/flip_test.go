@@ -74,15 +74,13 @@ func BenchmarkSwitch(b *testing.B) {
 	for _, n := range []int{1000, 200_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			switches := bytes.Repeat([]byte{format.SwitchOn}, n)
-			r := &Runtime{t: &Process{pid: os.Getpid(), mem: mem}}
-			im := &RuntimeImage{Sites: n, switches: uint64(uintptr(unsafe.Pointer(&switches[0])))}
-			state := make([]byte, format.StateSize)
-			le.PutUint32(state[format.StateOStage:], format.StageHere)
-			le.PutUint64(state[format.StateOSwitches:], im.switches)
-			im.state = uint64(uintptr(unsafe.Pointer(&state[0])))
+			r := newRuntime(&Process{pid: os.Getpid(), mem: mem}, nil)
+			words := make([]byte, wSyscalls+4)
+			im := &RuntimeImage{Sites: n, switches: uint64(uintptr(unsafe.Pointer(&switches[0]))),
+				words: uint64(uintptr(unsafe.Pointer(&words[0])))}
 			i := 0
 			for b.Loop() {
-				if err := r.turn(im, flip{armed: []uint32{format.ArmedPaused, format.ArmedOn}[i%2]}); err != nil {
+				if err := r.turn(&turn{im: im, f: flip{armed: []uint32{format.ArmedPaused, format.ArmedOn}[i%2]}}, r.put); err != nil {
 					b.Fatal(err)
 				}
 				i++

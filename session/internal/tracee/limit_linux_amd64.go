@@ -236,6 +236,17 @@ func (r *Runtime) Limit(l Limits) error {
 	}
 }
 
+// whileStopped does something that needs no thread to be made to do anything, while all are stopped.
+func (r *Runtime) whileStopped(do func() error) error {
+	ts, err := r.threads()
+	if err != nil {
+		return err
+	}
+	defer ts.close()
+	ts.options &^= unix.PTRACE_O_SUSPEND_SECCOMP
+	return ts.within(false, do)
+}
+
 // change has the runtime make a change.
 func (r *Runtime) change(rem *remote, l *Limits) error {
 	var flags uint32

@@ -31,6 +31,8 @@ type Runtime struct {
 
 	switches []byte // room for turn
 
+	put func(b []byte, addr uint64) error // into the memory of images
+
 	t    *Process
 	aux  []byte // of the program that it runs
 	page [format.MeetingSize]byte
@@ -46,6 +48,8 @@ type RuntimeImage struct {
 	state, words, thunks, switches uint64
 	code, codeSize, detours        uint64
 	at, acting                     uint64
+
+	leaves bool // it can be unloaded at any moment, and its memory be another's
 }
 
 const (
@@ -72,13 +76,15 @@ func OpenRuntime(pid int) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{t: &Process{pid: pid, mem: mem}, aux: aux}
+	r := newRuntime(&Process{pid: pid, mem: mem}, aux)
 	if err := r.find(); err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
 }
+
+func newRuntime(t *Process, aux []byte) *Runtime { return &Runtime{t: t, aux: aux, put: t.WriteAt} }
 
 // Close gives up what OpenRuntime has opened.
 func (r *Runtime) Close() { r.t.mem.Close() }
@@ -122,6 +128,7 @@ func (r *Runtime) next(at uint64, err *error) uint64 {
 		words:  word(format.StateOWords), thunks: word(format.StateOThunks), switches: word(format.StateOSwitches),
 		at: word(format.StateOAt), acting: word(format.StateOActing),
 		code: word(format.StateOCode), codeSize: word(format.StateOCodeSize), detours: word(format.StateODetours),
+		leaves: r.leaves(word(format.StateOAt)),
 	})
 	return word(format.StateONext)
 }
@@ -137,7 +144,14 @@ func (r *Runtime) there(stage uint32, at, id uint64) bool {
 		le.Uint64(b[format.ImageOID:]) == id
 }
 
-// same tells whether an image is where it was found. It can go at any moment, so this is asked right before it is changed.
+// leaves tells whether an image, whose image_info is at an address, can be unloaded: then it says so itself.
+func (r *Runtime) leaves(at uint64) bool {
+	stages, err := r.word32(at + format.ImageOStages)
+	return err == nil && stages != 0
+}
+
+// same tells whether an image is where it was found. If it can be unloaded, that stays so only as long as all threads are
+// stopped.
 func (r *Runtime) same(im *RuntimeImage) bool {
 	var b [format.StateSize]byte
 	if r.t.ReadAt(b[:], im.state) != nil {
@@ -195,7 +209,8 @@ type Switching struct {
 	Silent bool
 }
 
-// Switch switches functions. Nobody is stopped: a call that is open ends as ever.
+// Switch switches functions. Nobody is stopped: a call that is open ends as ever. Only where switches are in a library that can be
+// unloaded at any moment, all threads are stopped while they are written, or what has come to its place would be changed.
 func (r *Runtime) Switch(to Switching) error {
 	armed, err := r.word32(r.at(format.MeetingOArmed))
 	if err != nil {
@@ -211,9 +226,14 @@ func (r *Runtime) Switch(to Switching) error {
 	if err := r.setWord32(r.at(format.MeetingOSwitched), 1); err != nil {
 		return err
 	}
-	if err := r.silence(to.Silent, armed); err != nil {
+	var silent uint32
+	if to.Silent {
+		silent = 1
+	}
+	if err := r.setWord32(r.at(format.MeetingOSilent), silent); err != nil {
 		return err
 	}
+	var leaving []*turn
 	for i := range r.Images {
 		im := &r.Images[i]
 		f := flip{armed: armed, clear: format.SwitchFiltered}
@@ -228,37 +248,52 @@ func (r *Runtime) Switch(to Switching) error {
 				return err
 			}
 		}
-		if err := r.turn(im, f); err != nil && !r.gone(im) {
+		t := &turn{im, f, recordedCalls(to.Silent, armed)}
+		if im.leaves {
+			leaving = append(leaving, t.ready())
+		} else if !r.same(im) {
+			continue
+		} else if err := r.turn(t, r.put); err != nil && !r.gone(im) {
 			return err
 		}
 	}
-	return nil
+	return r.turnLeaving(leaving)
 }
 
-// silence leaves system calls out, or records them again. Those that are open then end as ever.
-func (r *Runtime) silence(silent bool, armed uint32) error {
-	var v, recorded uint32
-	if silent {
-		v = 1
-	}
+// recordedCalls is which parts of system calls are recorded: those that are open when they cease to be end as ever.
+func recordedCalls(silent bool, armed uint32) (recorded uint32) {
 	if armed != format.ArmedOff {
 		recorded = format.SyscallsEnds
 	}
 	if armed == format.ArmedOn && !silent {
 		recorded |= format.SyscallsBegins
 	}
-	if err := r.setWord32(r.at(format.MeetingOSilent), v); err != nil {
-		return err
-	}
-	for i := range r.Images {
-		if !r.same(&r.Images[i]) {
-			continue
-		}
-		if err := r.setWord32(r.Images[i].words+wSyscalls, recorded); err != nil && !r.gone(&r.Images[i]) {
+	return recorded
+}
+
+// turnLeaving switches functions of images that can be unloaded, if there is something to be switched.
+func (r *Runtime) turnLeaving(all []*turn) error {
+	differs := false
+	for _, t := range all {
+		err := r.turn(t, func([]byte, uint64) error { differs = true; return nil })
+		if err != nil && !r.gone(t.im) {
 			return err
 		}
 	}
-	return nil
+	if !differs {
+		return nil
+	}
+	return r.whileStopped(func() error {
+		for _, t := range all {
+			if !r.same(t.im) {
+				continue
+			}
+			if err := r.turn(t, r.put); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // allSwitches are the switches of all images; acts: functions have actions, which can have tracing go on.
@@ -281,8 +316,35 @@ func (r *Runtime) allSwitches() (all [][]byte, acts bool, err error) {
 	return all, acts, nil
 }
 
-// turn switches functions of an image.
-func (r *Runtime) turn(im *RuntimeImage, f flip) error {
+// A turn is what an image's switches are to become.
+type turn struct {
+	im    *RuntimeImage
+	f     flip
+	calls uint32 // which parts of system calls are recorded
+}
+
+// ready has it known what becomes of each function: while threads are stopped there is no time for that.
+func (t *turn) ready() *turn {
+	if is := t.f.on; is != nil {
+		on := make([]bool, t.im.Sites+1)
+		for id := range t.im.Sites {
+			on[id+1] = is(uint32(id + 1))
+		}
+		t.f.on = func(id uint32) bool { return on[id] }
+	}
+	return t
+}
+
+// turn switches functions of an image, and its system calls, by put.
+func (r *Runtime) turn(t *turn, put func(b []byte, addr uint64) error) error {
+	im := t.im
+	if is, err := r.word32(im.words + wSyscalls); err != nil {
+		return err
+	} else if is != t.calls {
+		if err := put(le.AppendUint32(nil, t.calls), im.words+wSyscalls); err != nil {
+			return err
+		}
+	}
 	if im.switches == 0 {
 		return nil
 	}
@@ -295,12 +357,7 @@ func (r *Runtime) turn(im *RuntimeImage, f flip) error {
 		if err := r.t.readQuickly(now, at); err != nil {
 			return err
 		}
-		err := f.all(now, uint32(first)+1, func(begin, end int) error {
-			if !r.same(im) {
-				return nil
-			}
-			return r.t.WriteAt(now[begin:end], at+uint64(begin))
-		})
+		err := t.f.all(now, uint32(first)+1, func(begin, end int) error { return put(now[begin:end], at+uint64(begin)) })
 		if err != nil {
 			return err
 		}
