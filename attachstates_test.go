@@ -159,8 +159,15 @@ func TestAttachStopped(t *testing.T) {
 	r.end(t, 7, "right\n")
 }
 
-// It can be continued while it is recorded, and stopped.
+// It can be continued while it is recorded, and stopped, also so often that a signal is pending at most of the calls that it
+// is made to make.
 func TestAttachStoppedMeanwhile(t *testing.T) {
+	t.Run("now and then", func(t *testing.T) { stoppedMeanwhile(t, 10, 3*time.Millisecond) })
+	t.Run("often", func(t *testing.T) { stoppedMeanwhile(t, 5, 50*time.Microsecond) })
+}
+
+// stoppedMeanwhile stops and continues it, with pauses between that, while it is attached to so many times.
+func stoppedMeanwhile(t *testing.T, times int, pause time.Duration) {
 	r := start(t, buildStates(t), "calls", "stopped")
 	pid := r.cmd.Process.Pid
 	ended, done := make(chan struct{}), make(chan struct{})
@@ -175,13 +182,13 @@ func TestAttachStoppedMeanwhile(t *testing.T) {
 			default:
 			}
 			_ = syscall.Kill(pid, syscall.SIGSTOP)
-			time.Sleep(3 * time.Millisecond)
+			time.Sleep(pause)
 			_ = syscall.Kill(pid, syscall.SIGCONT)
-			time.Sleep(3 * time.Millisecond)
+			time.Sleep(pause)
 		}
 	}()
 	dir := filepath.Join(t.TempDir(), "fentry.data")
-	for range 10 {
+	for range times {
 		attachUntil(t, pid, fentry.Options{Dir: dir}, 20*time.Millisecond, "sum")
 	}
 	end()
@@ -299,4 +306,14 @@ int main(void)
 		}
 		r.end(t, 7, "right\n")
 	}
+}
+
+// Signals that are pending, or waited for, are still there when a process was attached to and detached from.
+func TestAttachPending(t *testing.T) {
+	r := start(t, buildFile(t, "testdata/pending.c"))
+	dir := filepath.Join(t.TempDir(), "fentry.data")
+	for range 8 {
+		attachUntil(t, r.cmd.Process.Pid, fentry.Options{Dir: dir}, 10*time.Millisecond, "sum")
+	}
+	r.end(t, 7, "right\n")
 }

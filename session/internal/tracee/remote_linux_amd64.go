@@ -1,11 +1,8 @@
 package tracee
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"syscall"
 	"time"
 	"unsafe"
@@ -29,10 +26,9 @@ import (
 // that signal. At the end the thread is in the same kind of stop as at the beginning: only on the way out of that does the
 // kernel look whether a system call is to be made again.
 type remote struct {
-	t      *thread
-	back   *lifeline
-	mask   uint64
-	signal syscall.Signal // that the program does not handle: by it the thread tells that a routine has returned
+	t    *thread
+	back *lifeline
+	mask uint64
 }
 
 // remoteLimit bounds for how long a call may wait. A thread that waits for a processor gets remoteTries of it: how long
@@ -71,7 +67,6 @@ func (ts *threads) remote(ms []mapping) (*remote, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.signal = unhandled(ts.pid, r.t.pid)
 	r.back = &lifeline{mem: ts.memory(), at: at, regs: r.t.regs, mask: r.mask}
 	if err := r.back.write(); err != nil {
 		return nil, err
@@ -81,9 +76,6 @@ func (ts *threads) remote(ms []mapping) (*remote, error) {
 		return nil, errors.Join(err, r.back.erase())
 	}
 	blocked := ^uint64(0)
-	if r.signal != 0 {
-		blocked &^= 1 << (r.signal - 1)
-	}
 	return r, r.t.signalMask(ptraceSetSigmask, &blocked)
 }
 
@@ -144,16 +136,11 @@ func (r *registers) returned(behind uint64) bool {
 	return r.pc() == behind && v != int64(unix.ENOSYS) && (v < firstRestart || v > lastRestart)
 }
 
-// next goes on to the next stop at a system call.
+// next goes on to the next stop at a system call. A SIGSTOP, which nobody can block, stops the others at once, and this
+// thread when it is let go.
 func (r *remote) next() error {
-	return r.goOn(unix.PTRACE_SYSCALL, func(s syscall.Signal) bool { return s == syscallTrap })
-}
-
-// goOn has the thread go on until it stops for what is waited for. A SIGSTOP, which nobody can block, stops the others at
-// once, and this thread when it is let go.
-func (r *remote) goOn(how uintptr, until func(syscall.Signal) bool) error {
 	for signal := syscall.Signal(0); ; {
-		if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, how, uintptr(r.t.pid), 0, uintptr(signal), 0, 0); errno != 0 {
+		if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_SYSCALL, uintptr(r.t.pid), 0, uintptr(signal), 0, 0); errno != 0 {
 			return ErrEnded
 		}
 		signal = 0
@@ -162,11 +149,9 @@ func (r *remote) goOn(how uintptr, until func(syscall.Signal) bool) error {
 		case err != nil:
 			return err
 		case ws>>16 == unix.PTRACE_EVENT_STOP:
-		case s == syscall.SIGSTOP: // also if what is waited for has come: that is told again
-			signal = s
-		case until(s):
+		case s == syscallTrap:
 			return nil
-		case s == r.signal: // that is ignored
+		case s == syscall.SIGSTOP:
 			signal = s
 		default:
 			return fmt.Errorf("stopped by %v", s)
@@ -185,20 +170,6 @@ func (r *remote) await() (ws syscall.WaitStatus, err error) {
 		}
 	}
 	return ws, errStuck
-}
-
-// unhandled returns a signal that does nothing in a process, which ignores it; 0: there is none.
-func unhandled(pid, tid int) syscall.Signal {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", pid, tid))
-	_, caught, ok := bytes.Cut(b, []byte("\nSigCgt:\t"))
-	line, _, _ := bytes.Cut(caught, []byte("\n"))
-	set, err := strconv.ParseUint(string(line), 16, 64)
-	for _, s := range []syscall.Signal{syscall.SIGURG, syscall.SIGWINCH, syscall.SIGCHLD} {
-		if ok && err == nil && set&(1<<(s-1)) == 0 {
-			return s
-		}
-	}
-	return 0
 }
 
 // A stack is memory that was mapped for routines to run on. It begins with the two words of a result, and room for what
@@ -269,22 +240,16 @@ func (r *remote) run(s remoteStack, entry, routine, sp uint64, args ...uint64) (
 		const directionAndTrap = 1<<10 | 1<<8
 		regs.Eflags &^= directionAndTrap
 		regs.Rsp, regs.Rbx, regs.Rdi, regs.Rsi = sp, s.lo, a[0], a[1]
-		regs.R12, regs.R13, regs.R14 = routine, r.back.start(), uint64(r.signal)
+		regs.R12, regs.R13 = routine, r.back.start()
 	})
-	word := make([]byte, 16)
-	returned := func(syscall.Signal) bool { return r.t.ReadAt(word, s.lo) == nil && le.Uint32(word) != 0 }
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, err
-	case r.signal == 0:
-		err = r.goBack() // stop by stop
-	default:
-		err = r.goOn(unix.PTRACE_CONT, returned)
 	}
-	if err == errStuck {
+	if err = r.goBack(); err == errStuck {
 		err = errNoAnswer
 	}
-	if err == nil && !returned(0) {
+	word := make([]byte, 16)
+	if err == nil && (r.t.ReadAt(word, s.lo) != nil || le.Uint32(word) == 0) {
 		err = ErrEnded
 	}
 	return le.Uint64(word[8:]), err
