@@ -70,27 +70,8 @@ func start(t *testing.T, program string, args ...string) *running {
 func startAs(t *testing.T, attributes *syscall.SysProcAttr, program string, args ...string) *running {
 	t.Helper()
 	r := launch(t, attributes, program, args...)
-	awaitReady(t, r.cmd.Process.Pid)
+	testtool.AwaitReady(t, r.cmd.Process.Pid)
 	return r
-}
-
-// awaitReady waits until a program has given its first thread the name "ready": before, it may still map libraries and
-// begin threads.
-func awaitReady(t *testing.T, pid int) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		stat := string(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if after := stat[strings.LastIndex(stat, ")")+1:]; strings.Contains(stat, "(ready)") || strings.HasPrefix(after, " Z") {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("process %d is not ready: %s", pid, stat)
-		}
-	}
 }
 
 // launch starts a program with attributes.

@@ -46,7 +46,7 @@ func readme(t *testing.T) []shown {
 // What differs between two runs or machines: durations and sizes, which thread came first, and what follows from them:
 // which calls are left out, and so which are shown as leaves, and the lines of the tree.
 var (
-	figures   = regexp.MustCompile(`([!#+*@$] +)?[0-9.]+ (us|ms|ns|KiB|MiB)\b|^ *[0-9]+\)|\b[0-9]+\.[0-9]{2}\b|[│├└─]`)
+	figures   = regexp.MustCompile(`([!#+*@$] +)?[0-9.]+ (us|ms|ns|s|KiB|MiB)\b|^ *[0-9]+\)|\b[0-9]+\.[0-9]{2}\b|[│├└─]`)
 	leaf      = regexp.MustCompile(`\(\);|\(\) \{`)
 	limits    = regexp.MustCompile(` (-t 500ns|--min 0\.2|-n 5)\b`)
 	belowOnly = regexp.MustCompile(`^\d+ lines below`)
@@ -78,7 +78,7 @@ func TestREADME(t *testing.T) {
 	compared := 0
 	for _, s := range readme(t) {
 		// Standard error too: the summary of a run is shown.
-		out := run(t, dir, "timeout", "-k", "1", "60", "sh", "-c", "{ "+limits.ReplaceAllString(s.command, "")+"; } 2>&1")
+		out := run(t, dir, "timeout", "-k", "1", "600", "sh", "-c", "{ "+limits.ReplaceAllString(s.command, "")+"; } 2>&1")
 		if len(s.lines) == 0 {
 			continue
 		}

@@ -183,7 +183,7 @@ func (k *kernelTests) run(t *testing.T, names []string, want map[string]string) 
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 	cmd := exec.Command("unshare", args...)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 10 * time.Second // what tests leave behind has the pipe
 	timer := time.AfterFunc(20*time.Minute, func() { cmd.Process.Kill() })
 	out, err := cmd.CombinedOutput()
 	timer.Stop()

@@ -17,13 +17,15 @@ import (
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
-// watchedProgram runs until its standard input ends, and says so.
+// watchedProgram runs until its standard input ends, and says so. It is called "ready" then.
 const watchedProgram = `#include <poll.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 __attribute__((noipa)) int inner(int n) { return n + 1; }
 __attribute__((noipa)) int outer(int n) { __asm__("nop; nop; nop; nop; nop"); return inner(n) + 1; }
 int main(void) {
 	struct pollfd in = { .fd = 0, .events = POLLIN };
+	prctl(PR_SET_NAME, "ready");
 	while (poll(&in, 1, 1) == 0)
 		outer(1);
 	puts("as ever");
@@ -60,6 +62,8 @@ func TestWatchAttached(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(func() { watched.Process.Kill() })
+			testtool.AwaitReady(t, watched.Process.Pid)
 			watch(t, watched.Process.Pid, test.args, test.want, test.close)
 			in.Close()
 			if watched.Wait(); watched.ProcessState.ExitCode() != 5 || words.String() != "as ever\n" {
@@ -84,7 +88,7 @@ func watch(t *testing.T, pid int, args []string, want string, closes bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer time.AfterFunc(time.Minute, func() { cmd.Process.Kill() }).Stop()
+	defer time.AfterFunc(3*time.Minute, func() { cmd.Process.Kill() }).Stop()
 	lines, found := bufio.NewScanner(out), false
 	for !found && lines.Scan() {
 		found = strings.Contains(lines.Text(), want)

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	_ "embed"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -118,6 +119,24 @@ func Compile(t testing.TB, name, text string, args ...string) string {
 	}
 	Output(t, gcc, append(args, "-o", prog, src)...)
 	return prog
+}
+
+// AwaitReady waits until a program that the test has started has given its first thread the name "ready", or has ended.
+// Before, it may still be executed, map libraries and begin threads.
+func AwaitReady(t testing.TB, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stat := string(b); strings.Contains(stat, "(ready) ") || strings.Contains(stat, ") Z ") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d is not ready: %s", pid, b)
+		}
+	}
 }
 
 // Soak is for how long a test that goes on and on is to do so: FENTRY_SOAK, such as 1h. Without it the test is skipped.

@@ -1,5 +1,5 @@
-// A program with the names of functions of the kernel, which the kernel's own tests of ftrace trace. It calls them until
-// its standard input ends: main all of them, every millisecond, and a thread schedule. Its argument is a library, which it
+// A program with the names of functions of the kernel, which the kernel's own tests of ftrace trace. It writes an r, and calls
+// them until its standard input ends: main all of them, every millisecond, and a thread schedule. Its argument is a library, which it
 // loads and says so when it reads an l, and unloads when it reads a u.
 #include <dlfcn.h>
 #include <poll.h>
@@ -45,6 +45,7 @@ int main(int argc, char **argv)
     char c;
     if (argc < 2 || pthread_create(&t, 0, thread, 0) != 0)
         return 1;
+    write(1, "r", 1);
     for (;;) {
         while (poll(&in, 1, 1) == 0)
             everything();
