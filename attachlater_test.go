@@ -151,7 +151,7 @@ func (a *asker) ask(t *testing.T, what string) {
 // answer waits for so many answers.
 func (a *asker) answer(t *testing.T, n int) {
 	t.Helper()
-	if err := a.answers.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+	if err := a.answers.SetReadDeadline(time.Now().Add(10 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	for b := make([]byte, 64); n > 0; {

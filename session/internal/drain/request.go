@@ -46,8 +46,12 @@ func NewServer(p *pool.Pool, handle func(*Request) uint32) *Server {
 	return &Server{p: p, handle: handle}
 }
 
-// stuck is how long a program may take for its part before the slot is made free.
-const stuck = 100 * time.Millisecond
+// stuck is how long a program may take for its part before the slot is made free: longer than a thread waits for a
+// processor on a busy machine, as it gets no answer then. look is how often that is looked at.
+const (
+	stuck = time.Second
+	look  = 100 * time.Millisecond
+)
 
 // Run answers requests until Stop.
 func (s *Server) Run() {
@@ -66,7 +70,7 @@ func (s *Server) Run() {
 			s.move(word, w, w&^format.RequestMask|format.RequestFree)
 			continue
 		}
-		pool.FutexWait(word, w, int64(stuck))
+		pool.FutexWait(word, w, int64(look))
 	}
 	s.stop.Store(false)
 }
