@@ -28,7 +28,7 @@ var mayStartGoroutines = map[string]string{
 	"internal/osthread":                "runs what stacks/thread.go, session and session/internal/tracee do; the last maps no files",
 	"stacks/thread.go":                 "stops a thread and reads its memory, no file",
 	"internal/testbrowser":             "is part of tests",
-	"internal/testtool/watch.go":       "is part of tests",
+	"internal/testtool":                "is part of tests",
 	"internal/cost/cost.go":            "is part of tests",
 	"elfio/internal/elftest/system.go": "is part of tests",
 }

@@ -9,9 +9,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fentry-dev/fentry/internal/sample"
 	"github.com/fentry-dev/fentry/internal/testbrowser"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -345,7 +347,7 @@ func TestPageDoesNotWait(t *testing.T) {
 	b := newBrowser(t)
 	b.Open(s.URL())
 	b.Wait("document.querySelector('html[data-ready=yes]')")
-	for range 100 {
+	for end := time.Now().Add(testtool.Patience); time.Now().Before(end); {
 		if whole.Load() > 1 {
 			break
 		}

@@ -47,7 +47,7 @@ func TestKernelShark(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(testtool.Patience); ; time.Sleep(100 * time.Millisecond) {
 		if bars(t, screen) == len(tr.Tasks) {
 			break
 		}

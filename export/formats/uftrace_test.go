@@ -106,10 +106,14 @@ func TestUftraceTUI(t *testing.T) {
 	term.wait("FUNCTION")
 	term.write("R") // the page of its report
 	term.wait("uftrace report:")
-	got := map[string]string{}
-	for _, m := range regexp.MustCompile(`([0-9.]+) ms\s+([0-9.]+) ms\s+(\d+)\s+(\w+)`).FindAllStringSubmatch(term.text(), -1) {
-		got[m[4]] = m[3] + " " + m[1] + " " + m[2]
-	}
+	var got map[string]string
+	term.until(fmt.Sprintf("%d functions", len(want)), func(text string) bool { // they are drawn below their head
+		got = map[string]string{}
+		for _, m := range regexp.MustCompile(`([0-9.]+) ms\s+([0-9.]+) ms\s+(\d+)\s+(\w+)`).FindAllStringSubmatch(text, -1) {
+			got[m[4]] = m[3] + " " + m[1] + " " + m[2]
+		}
+		return cmp.Equal(want, got)
+	})
 	term.write("q")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-report +uftrace tui:\n%s\n%s", diff, term.text())
@@ -186,17 +190,23 @@ func (m *terminal) text() string {
 // wait waits until a text has been drawn.
 func (m *terminal) wait(text string) {
 	m.t.Helper()
-	limit := time.After(time.Minute)
-	for !strings.Contains(m.text(), text) {
+	m.until(strconv.Quote(text), func(all string) bool { return strings.Contains(all, text) })
+}
+
+// until waits until what has been drawn is enough.
+func (m *terminal) until(what string, enough func(text string) bool) {
+	m.t.Helper()
+	limit := time.After(testtool.Patience)
+	for !enough(m.text()) {
 		select {
 		case b, ok := <-m.seen:
 			if !ok {
-				m.t.Fatalf("it has ended before it shows %q:\n%s", text, m.text())
+				m.t.Fatalf("it has ended before it shows %s:\n%s", what, m.text())
 			}
 			m.all = append(m.all, b...)
 		case <-limit:
 			m.cmd.Process.Kill()
-			m.t.Fatalf("it does not show %q, but:\n%s", text, m.text())
+			m.t.Fatalf("it does not show %s, but:\n%s", what, m.text())
 		}
 	}
 }
@@ -211,7 +221,7 @@ func (m *terminal) write(keys string) {
 // end waits for the end of the program, which has been asked for it.
 func (m *terminal) end() {
 	m.t.Helper()
-	kill := time.AfterFunc(time.Minute, func() { m.cmd.Process.Kill() })
+	kill := time.AfterFunc(testtool.Patience, func() { m.cmd.Process.Kill() })
 	for range m.seen {
 	}
 	if err := m.cmd.Wait(); err != nil {

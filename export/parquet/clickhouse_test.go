@@ -110,7 +110,7 @@ func (c *clickhouse) start(dir string, port int) bool {
 		_ = cmd.Process.Kill()
 		<-ended
 	})
-	limit := time.After(2 * time.Minute)
+	limit := time.After(testtool.Patience)
 	for {
 		resp, err := http.Get(c.url + "ping") // answers "Ok."
 		if err == nil {

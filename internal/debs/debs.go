@@ -60,7 +60,7 @@ func ARM64(t testing.TB, pkg string) string {
 		"-q", "-o", "APT::Architecture=arm64", "-o", "APT::Architectures=arm64", "-o", "APT::Sandbox::User=",
 		"-o", "Dir::Etc::SourceList=" + filepath.Join(root, "sources.list"), "-o", "Dir::Etc::SourceParts=/nonexistent",
 		"-o", "Dir::State=" + root, "-o", "Dir::State::status=" + filepath.Join(root, "status"),
-		"-o", "Dir::State::Lists=" + filepath.Join(root, "lists"), "-o", "Dir::Cache=" + root, "-o", "Debug::NoLocking=1",
+		"-o", "Dir::State::Lists=" + filepath.Join(root, "lists"), "-o", "Dir::Cache=" + root, "-o", "Debug::NoLocking=1", "-o", "Acquire::Retries=5",
 	}
 	tmp, err := os.MkdirTemp(root, "tmp-")
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ const (
 )
 
 // patience is that with a loaded machine.
-const patience = 60 * time.Second
+const patience = testtool.Patience
 
 // New starts a browser with one empty page.
 func New(t testing.TB) *Browser {
@@ -65,7 +66,10 @@ func New(t testing.TB) *Browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("", "fentry-browser-") // not the test's: Chromium's children can still write to it
+	if err != nil {
+		t.Fatal(err)
+	}
 	// Without a sandbox: as root, and in containers, there is none, and the only page it sees is ours. WebGL, which pages
 	// of others need, is done by the processor: there is no other, and Chromium has to be told that this is wanted.
 	cmd := exec.Command(path, "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
@@ -76,6 +80,8 @@ func New(t testing.TB) *Browser {
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_CACHE_HOME="+dir)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+	cmd.WaitDelay = 10 * time.Second // for those children that keep it open
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +99,13 @@ func New(t testing.TB) *Browser {
 		toW.Close()
 		cmd.Wait()
 		fromR.Close()
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		for range 100 {
+			if os.RemoveAll(dir) == nil {
+				break
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
 		if t.Failed() {
 			t.Logf("chromium: %s", stderr.Bytes())
 		}

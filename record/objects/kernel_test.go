@@ -41,7 +41,7 @@ func kernelSource(t *testing.T) string {
 	}
 	defer os.RemoveAll(tmp)
 	const script = `set -e
-apt-get download -q linux-source-6.1
+apt-get download -q -o Acquire::Retries=5 linux-source-6.1
 ar p linux-source-6.1_*.deb data.tar.xz | tar xJf -
 tar xJf usr/src/linux-source-6.1.tar.xz --exclude='linux-source-6.1/Documentation/*/*' --exclude='linux-source-6.1/tools/testing' \
 	--exclude='linux-source-6.1/drivers/gpu/*.[ch]' --exclude='linux-source-6.1/drivers/net/*.[ch]' \
