@@ -1,9 +1,11 @@
 /* Does what standard input says, a line each: "work N" calls each function N times, "thread N" the same in a new thread,
-   "fork N" in a child, "slow" takes a few milliseconds, "load LIBRARY N" calls library_function N times. "busy N" has N threads call leaf without an end. "hold 1" has a word on the
-   stack that leads into the middle of outer, until "hold 0". It answers "done" to each, and ends with status 7. */
+   "fork N" in a child, "slow" takes a few milliseconds, "load LIBRARY N" calls library_function N times. "busy N" has N
+   threads call leaf without an end. "hold 1" has a word on the stack that leads into the middle of outer, until "hold 0".
+   "raise N" has a signal come. It answers "done" to each, and ends with status 7. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +79,8 @@ NOINLINE void obey(char *line)
 		waitpid(child, &status, 0);
 	} else if (!strcmp(line, "slow\n")) {
 		slow(n);
+	} else if (sscanf(line, "raise %d", &n) == 1) {
+		raise(n);
 	} else if (sscanf(line, "busy %d", &n) == 1) {
 		while (n--)
 			pthread_create(&t, 0, busy, 0);
