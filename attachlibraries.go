@@ -86,6 +86,9 @@ func (l *loadedLibraries) plan(path string, f *os.File, at uint64) *patch.Memory
 	l.files = append(l.files, x)
 	l.executed.mu.Unlock()
 	if !first {
+		if err != nil && named && lib.Untraced == "" {
+			l.logf("%s: not traced where it is loaded now: %v", path, err)
+		}
 		return x.memory
 	}
 	if err != nil {
