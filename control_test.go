@@ -381,6 +381,31 @@ func TestControlBusy(t *testing.T) {
 	}
 }
 
+// A program that forks all the time is changed while it does: nobody waits until there is no new process.
+func TestControlForks(t *testing.T) {
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startControlled(t, attached, fentry.Options{Buffer: 32 << 20, Policy: trace.PolicyOverwrite,
+				Flight: &session.Flight{}}, "-fpatchable-function-entry=5")
+			c.do("storm 4")
+			answered := make(chan error, 1)
+			go func() {
+				_, err := c.ask("max_graph_depth = 1; set_ftrace_filter = other")
+				answered <- err
+			}()
+			select {
+			case err := <-answered:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(time.Minute):
+				t.Error("nobody answers")
+			}
+			c.calls()
+		})
+	}
+}
+
 // code is the first bytes of a function of the program, as it runs.
 func (c *controlled) code(name string) []byte {
 	c.t.Helper()

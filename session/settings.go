@@ -333,30 +333,50 @@ func (t *setting) forget(there map[processID]bool) {
 // applyTo puts settings into all processes that there are, and those that these fork meanwhile, until one refuses, or with on
 // also into the others.
 func (s *session) applyTo(to *settings, clear, paused, on bool) (done []procfs.Process, err error) {
-	seen := map[processID]bool{}
-	for more := true; more; {
-		more = false
-		for _, p := range s.shared.Mappers(0) {
+	seen, all := eachOf(func() []procfs.Process { return s.shared.Mappers(0) }, func(p procfs.Process) bool {
+		perr := s.applyIn(p, to, clear, paused)
+		if errors.Is(perr, tracee.ErrNoRuntime) || s.gone(p, perr) {
+			return true
+		}
+		done = append(done, p)
+		if perr != nil {
+			err = errors.Join(err, fmt.Errorf("process %d: %w", p.Pid, perr))
+		}
+		return perr == nil || on
+	})
+	if err != nil && !on {
+		return done, err
+	}
+	if s.setting.forget(seen); !all {
+		s.come()
+	}
+	return done, err
+}
+
+// mostLooks is how often processes are looked for that were forked meanwhile. Those that a program which always forks makes
+// still later have settings from their parents, and are looked at when nobody waits (reapply).
+const mostLooks = 4
+
+// eachOf does something with each process of a list, and with those that come meanwhile, until it returns false. all is false
+// if there may be more of them.
+func eachOf(list func() []procfs.Process, do func(procfs.Process) bool) (seen map[processID]bool, all bool) {
+	seen = make(map[processID]bool)
+	for range mostLooks {
+		more := false
+		for _, p := range list() {
 			id := processID{p.Pid, p.Start}
 			if seen[id] {
 				continue
 			}
-			seen[id], more = true, true
-			perr := s.applyIn(p, to, clear, paused)
-			if errors.Is(perr, tracee.ErrNoRuntime) || s.gone(p, perr) {
-				continue
-			}
-			done = append(done, p)
-			if perr == nil {
-				continue
-			}
-			if err = errors.Join(err, fmt.Errorf("process %d: %w", p.Pid, perr)); !on {
-				return done, err
+			if seen[id], more = true, true; !do(p) {
+				return seen, false
 			}
 		}
+		if !more {
+			return seen, true
+		}
 	}
-	s.setting.forget(seen)
-	return done, err
+	return seen, false
 }
 
 // gone tells whether a process could not be changed because it ends, or executes another program: its memory goes before

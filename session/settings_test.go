@@ -31,6 +31,24 @@ func TestSettingsForgotten(t *testing.T) {
 	}
 }
 
+// All processes are changed, those that were forked meanwhile, too; nobody waits for a program that forks all the time.
+func TestSettingsForked(t *testing.T) {
+	for forks, want := range map[int]bool{0: true, mostLooks - 2: true, 1000: false} {
+		there := []procfs.Process{{Pid: 1}, {Pid: 2}}
+		var done []int
+		_, all := eachOf(func() []procfs.Process { return there }, func(p procfs.Process) bool {
+			done = append(done, p.Pid)
+			if len(there) < 2+forks {
+				there = append(there[:len(there):len(there)], procfs.Process{Pid: len(there) + 1})
+			}
+			return true
+		})
+		if all != want || len(done) < 2 || all && len(done) != 2+forks || len(done) > 100 {
+			t.Errorf("%d forked: all %v, done %v", forks, all, done)
+		}
+	}
+}
+
 // Without a process nothing can be said about functions.
 func TestSettingsWithoutProcess(t *testing.T) {
 	none := func(trace.ImageID) ([]uint32, error) { return nil, nil }

@@ -1,7 +1,7 @@
 /* Does what standard input says, a line each: "work N" calls each function N times, "thread N" the same in a new thread,
    "fork N" in a child, "slow" takes a few milliseconds, "load LIBRARY N" calls library_function N times. "busy N" has N
-   threads call leaf without an end. "hold 1" has a word on the stack that leads into the middle of outer, until "hold 0".
-   "raise N" has a signal come. It answers "done" to each, and ends with status 7. */
+   threads call leaf without an end, "storm N" fork children. "hold 1" has a word on the stack that leads into the middle of
+   outer, until "hold 0". "raise N" has a signal come. It answers "done" to each, and ends with status 7. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -58,6 +58,19 @@ static void *busy(void *n)
 	return 0;
 }
 
+static void *storm(void *n)
+{
+	for (;;) {
+		pid_t child = fork();
+		if (!child) {
+			work(1000);
+			_exit(3);
+		}
+		waitpid(child, 0, 0);
+	}
+	return n;
+}
+
 static char *volatile *held;
 
 NOINLINE void obey(char *line)
@@ -79,6 +92,9 @@ NOINLINE void obey(char *line)
 		waitpid(child, &status, 0);
 	} else if (!strcmp(line, "slow\n")) {
 		slow(n);
+	} else if (sscanf(line, "storm %d", &n) == 1) {
+		while (n--)
+			pthread_create(&t, 0, storm, 0);
 	} else if (sscanf(line, "raise %d", &n) == 1) {
 		raise(n);
 	} else if (sscanf(line, "busy %d", &n) == 1) {
