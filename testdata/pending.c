@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -43,6 +44,7 @@ int main(void)
 	kill(getpid(), SIGURG);
 	kill(getpid(), SIGCHLD);
 	pthread_create(&t, 0, waits, &waited);
+	prctl(PR_SET_NAME, "ready");
 	while (!poll(&in, 1, 1)) {
 		sum(10);
 		if (got == sent) {
