@@ -214,7 +214,7 @@ func (c *cursor) settle(bs *blockState, j int) error {
 	if !c.begin() {
 		return cmp.Or(d.err, errBlocks)
 	}
-	c.ev.Comm, d.commIsNew = bs.comm, false
+	c.ev.Comm = bs.comm
 	c.tail, c.leaf = bs.tail, bs.leaf
 	c.setRun(p.runs[0])
 	return nil

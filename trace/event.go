@@ -173,11 +173,12 @@ func newCursor(t *Trace, k *Task, window []byte, emit func(*Event) error) (*curs
 	return c, nil
 }
 
-// begin reads the first two words from where the decoder is.
+// begin reads the first two words from where the decoder is. A name that is new is the second one's.
 func (c *cursor) begin() bool {
 	if !c.read(&c.cur) {
 		return false
 	}
+	c.dec.commIsNew = false
 	c.captured = nil
 	if c.t.captures {
 		c.captured = c.dec.captured(&c.cur)
