@@ -436,6 +436,20 @@ func (f *Filter) reuse(it *item) {
 	}
 }
 
+// after returns the next item of the same task that was not dropped; nil: there is none yet. Who asks at each event does
+// not go past the same dropped ones again; the newest stays, because the task's next one comes behind it.
+func (it *item) after() *item {
+	n := it.next
+	for n != nil && n.dropped && n.next != nil {
+		n = n.next
+	}
+	it.next = n
+	if n != nil && n.dropped {
+		return nil
+	}
+	return n
+}
+
 // decide completes an entry. It returns false when the entry has to wait.
 func (f *Filter) decide(it *item, hurry, end bool) bool {
 	if it.open {
@@ -444,10 +458,7 @@ func (f *Filter) decide(it *item, hurry, end bool) bool {
 		}
 		f.decided(it)
 	}
-	n := it.next
-	for n != nil && n.dropped {
-		n = n.next
-	}
+	n := it.after()
 	switch {
 	case n == nil:
 		if !hurry {
