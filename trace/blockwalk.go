@@ -215,7 +215,7 @@ func (c *cursor) settle(bs *blockState, j int) error {
 		return cmp.Or(d.err, errBlocks)
 	}
 	c.ev.Comm = bs.comm
-	c.tail, c.leaf = bs.tail, bs.leaf
+	c.tail, c.leaf, c.short = bs.tail, bs.leaf, false
 	c.setRun(p.runs[0])
 	return nil
 }

@@ -3,11 +3,14 @@ package trace
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // countedReads counts the bytes that are read.
@@ -117,5 +120,91 @@ func walkShortRoots(t *testing.T, deep bool) {
 	}
 	if reads.bytes > len(events)/20 {
 		t.Errorf("%d bytes were read of %d", reads.bytes, len(events))
+	}
+}
+
+// TestWalkLong: a walk for long calls has the ends of all of them, and all that is no call's, with an index and without;
+// and no short call that has nothing inside.
+func TestWalkLong(t *testing.T) {
+	seeds := uint64(12)
+	if testtool.Wide() {
+		seeds = 1000
+	}
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(seed, 31))
+		plain, indexed := withBlocks(t, wildTrace(t, seed), blockSizes{2 + rng.IntN(60), rng.IntN(4), 1 + rng.IntN(9), 1 << 20})
+		for _, o := range randomWindows(rng, plain, 6) {
+			least := 1 + rng.Int64N(1<<rng.IntN(12))
+			o.Open = false
+			see := func(tr *Trace, calls Calls) string {
+				t.Helper()
+				o := o
+				o.Calls = calls
+				if o.Tasks != nil {
+					o.Tasks = inTrace(tr, o.Tasks)
+				}
+				var s strings.Builder
+				if err := tr.Walk(o, func(ev *Event) error {
+					switch ev.Kind {
+					case Entry:
+						if ev.Flags&FlagLeaf != 0 && ev.Dur < least && calls.Threshold > 0 && o.From == 0 {
+							t.Errorf("seed %d: %+v, shorter than %d", seed, ev, least)
+						}
+					case Exit, Unwound, Unfinished:
+						if ev.Dur >= least {
+							seeEvent(&s, ev)
+						}
+					case Skipped:
+					default:
+						seeEvent(&s, ev)
+					}
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+				return s.String()
+			}
+			want := see(plain, Calls{})
+			for name, tr := range map[string]*Trace{"without an index": plain, "with one": indexed} {
+				if have := see(tr, Calls{Threshold: least}); have != want {
+					t.Errorf("seed %d, %s, %+v, from %d on: %s", seed, name, o, least, cmp.Diff(want, have))
+				}
+			}
+		}
+	}
+}
+
+// TestWalkOverLeaf: a short call whose end is in a block that is left out takes no other one's.
+func TestWalkOverLeaf(t *testing.T) {
+	k, now, written := oneTask(t)
+	for range 5 {
+		k.Enter(now, 1)
+		k.Enter(now+10, 2)
+		k.Flush()
+		k.Exit(now+20, 2)
+		k.Enter(now+30, 3)
+		k.Exit(now+40, 3)
+		k.Flush()
+		k.Exit(now+900, 1)
+		k.Enter(now+910, 2)
+		k.Exit(now+920, 2)
+		k.Flush()
+		now += 1000
+	}
+	_, indexed := withBlocks(t, written(), blockSizes{2, 0, 4, 1 << 20})
+	ends, skipped := 0, 0
+	if err := indexed.Walk(WalkOptions{Calls: Calls{Threshold: 500}}, func(ev *Event) error {
+		switch {
+		case ev.Kind == Exit && ev.Dur >= 500:
+			ends++
+		case ev.Kind == Skipped:
+			skipped++
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if ends != 5 || skipped < 5 {
+		t.Errorf("%d ends of long calls, want 5; %d times blocks were left out", ends, skipped)
 	}
 }

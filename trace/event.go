@@ -154,6 +154,9 @@ type cursor struct {
 	rest   int   // of the decoder's chunks where this run of blocks ends
 	jumped bool  // the newest step went on to another run of blocks
 
+	shorts shorts // that are left out
+	short  bool   // the call that was entered last is one, and the next word leaves it
+
 	stream *streaming // nil: no Stream's
 }
 
@@ -436,6 +439,9 @@ func (c *cursor) enter(f *frame) {
 	if c.emit == nil || c.err != nil {
 		return
 	}
+	if c.short = c.leaf && c.shorts.has(f.start, c.nxt.t); c.short {
+		return
+	}
 	ev := &c.ev
 	ev.Dur, ev.Self = 0, 0
 	var flags Flags
@@ -508,6 +514,10 @@ func (c *cursor) leave(f *frame, _ uint64, how ending) {
 
 func (c *cursor) left(f *frame, kind Kind, flags Flags) {
 	if c.emit == nil || c.err != nil {
+		return
+	}
+	if c.short {
+		c.short = false
 		return
 	}
 	ev := &c.ev

@@ -16,8 +16,9 @@ type WalkOptions struct {
 	// the tasks in order and of each the outermost call first. Its Time is that of the call's entry, before From.
 	Open bool
 	// Calls are those that the caller will show, with all that is no call's. With an index, a walk leaves out events
-	// that cannot be among them, and says so with Skipped; others that are not among them still come. With Without or
-	// Nest, which change what others mean, nothing is left out.
+	// that cannot be among them, and says so with Skipped; others that are not among them still come. Calls shorter than
+	// the Threshold that have nothing inside are left out in any case, and nothing is said of them. With Without or Nest,
+	// which change what others mean, nothing is left out.
 	Calls Calls
 }
 
@@ -36,6 +37,12 @@ func (t *Trace) Walk(o WalkOptions, fn func(*Event) error) error {
 	w, visit, emit, stop := t.newWalker(o, fn)
 	if !w.planBlocks(o, visit, emit) {
 		w.planAll(visit, emit)
+	}
+	if o.Calls.Threshold > 0 {
+		w.shorts = shorts{least: t.Clock.atLeast(o.Calls.Threshold)}
+		if o.From > 0 {
+			w.shorts.from = t.Clock.Counter(o.From) + 4 // whose time is in the window for certain
+		}
 	}
 	return w.run(stop)
 }
@@ -141,6 +148,16 @@ type walker struct {
 	from    int64
 	byTask  []*cursor
 	paths   map[*Task][]openCall // what forked tasks that have not begun inherit
+	shorts  shorts
+}
+
+// shorts are the calls that a walk leaves out one by one: those shorter than least ticks that have nothing inside, and
+// that begin from a counter on. Most calls of a trace are such ones, and who gets an event of each has to find that out.
+type shorts struct{ least, from uint64 }
+
+// has tells whether a call is among them that has nothing inside.
+func (s *shorts) has(start, end uint64) bool {
+	return end-min(end, start) < s.least && start >= s.from
 }
 
 // due is a running task in the heap, with the time of its next event beside it:
@@ -250,6 +267,7 @@ func (w *walker) begin(p pending) error {
 
 // add enters a task that has begun.
 func (w *walker) add(c *cursor, t uint64) {
+	c.shorts = w.shorts
 	w.byTask[c.task.Index] = c
 	w.heap = append(w.heap, due{t, c.task.Index, c})
 	w.up(len(w.heap) - 1)

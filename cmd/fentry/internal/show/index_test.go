@@ -102,8 +102,8 @@ func longTrace(t *testing.T, rng *rand.Rand) string {
 	return dir
 }
 
-// TestFilterWithIndex compares what is shown of random traces, by random filters, with
-// an index and without.
+// TestFilterWithIndex compares what is shown of random traces, by random filters, of all events, of those that a walk
+// leaves, and of those that one with an index leaves.
 func TestFilterWithIndex(t *testing.T) {
 	visited, all := 0, 0
 	for seed := range uint64(6) {
@@ -132,7 +132,11 @@ func TestFilterWithIndex(t *testing.T) {
 				}
 				return func(fn trace.FuncID) bool { return set>>fn.ID&1 != 0 }
 			}
-			switch rng.IntN(7) {
+			switch rng.IntN(9) {
+			case 7:
+				o.Threshold = 1 + rng.Int64N(300)
+			case 8:
+				o.Roots, o.Threshold = some(), 1+rng.Int64N(5000)
 			case 4:
 				o.Roots, o.Match = some(), func(fn trace.FuncID) bool { return fn.ID < 3 }
 			case 5:
@@ -158,7 +162,7 @@ func TestFilterWithIndex(t *testing.T) {
 				walk.Open, o.End = true, walk.To
 			}
 			walk.Calls = trace.Calls{Match: o.Match, Roots: o.Roots, Without: o.Without, Nest: o.Nest, Threshold: o.Threshold}
-			see := func(tr *trace.Trace) (string, int) {
+			see := func(tr *trace.Trace, walk trace.WalkOptions) (string, int) {
 				var s strings.Builder
 				f := New(o, func(ev *trace.Event) error {
 					fmt.Fprintf(&s, "%s stack %d self %d %q flags %d\n", line(ev), ev.Stack, ev.Self, ev.Text, ev.Flags)
@@ -171,8 +175,14 @@ func TestFilterWithIndex(t *testing.T) {
 				}
 				return s.String(), n
 			}
-			want, n := see(plain)
-			have, m := see(indexed)
+			every := walk
+			every.Calls = trace.Calls{}
+			want, n := see(plain, every)
+			have, _ := see(plain, walk)
+			if want != have {
+				t.Fatalf("seed %d, without an index, %+v, %+v: %s", seed, walk, o, cmp.Diff(want, have))
+			}
+			have, m := see(indexed, walk)
 			if want != have {
 				t.Fatalf("seed %d, %+v, %+v: %s", seed, walk, o, cmp.Diff(want, have))
 			}
