@@ -251,6 +251,10 @@ func (s *chosenSink) leave(f *frame, end uint64, how ending) {
 		s.as(f, countingSink.drop)
 		return
 	}
+	if f.flags&frameEarlier == 0 && f.start >= s.from { // nearly all
+		s.countingSink.leave(f, end, how)
+		return
+	}
 	s.part = *f
 	s.part.start = max(f.start, s.from)
 	if f.flags&frameEarlier != 0 {

@@ -180,8 +180,7 @@ func (s *chosenSink) onProcessor(i, end int) bool {
 	for _, b := range s.tb.blocks[i:end] {
 		lo = min(lo, b.lo)
 	}
-	before := w.at(lo)
-	return w.at(s.tb.blocks[end-1].hi) == before
+	return w.busy(lo, s.tb.blocks[end-1].hi)
 }
 
 // ended takes the end of a call in a block that is left out.

@@ -159,8 +159,14 @@ func (fl *follower) push(fn FuncID, flags frameFlags) {
 		return
 	}
 	fl.credit += searchEarned
-	fl.cur.frames = append(fl.cur.frames, frame{start: fl.t, fn: fn, flags: flags})
-	fl.sink.enter(&fl.cur.frames[len(fl.cur.frames)-1])
+	fs := append(fl.cur.frames, frame{})
+	fl.cur.frames = fs
+	// Field by field: made elsewhere and copied, it would be read in larger pieces than it was just written in, for which
+	// a processor waits.
+	f := &fs[len(fs)-1]
+	f.start, f.flags = fl.t, flags
+	f.fn.Image, f.fn.ID = fn.Image, fn.ID
+	fl.sink.enter(f)
 }
 
 // exit handles an exit that is not the innermost open call's.

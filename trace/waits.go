@@ -191,6 +191,7 @@ type waits struct {
 	next  uint32 // the entry behind piece
 	buf   []byte // some of the chunk's entries
 	first uint32 // the first of them
+	ahead *waits // its own place for who looks ahead
 }
 
 // A piece is a time in which a thread does one thing.
@@ -215,6 +216,22 @@ func (w *waits) at(t uint64) offTime {
 		o.parked = w.parks.at(t)
 	}
 	return o
+}
+
+// busy says whether the thread was on a processor, and a goroutine not parked, all the time between two counters. They
+// may lie ahead: lookups go on from where they were.
+func (w *waits) busy(from, to uint64) bool {
+	if w.parks == nil {
+		if w.ahead == nil {
+			if w.before == nil {
+				w.sum()
+			}
+			w.ahead = &waits{r: w.r, chunks: w.chunks, before: w.before, chunk: -1}
+		}
+		w = w.ahead
+	}
+	before := w.at(from)
+	return w.at(to) == before
 }
 
 // until returns the sums at a time in the piece.
