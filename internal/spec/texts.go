@@ -121,7 +121,7 @@ var Info = []Member{
 	{"totals.tasks", "number", "threads seen"},
 	{"lost", "number", "events lost, for whatever reason"},
 	{"dump", "object", "a flight recorder wrote the trace while the program ran; absent: it was written at the end"},
-	{"dump.cause", "string", "what asked for it"},
+	{"dump.cause", "string", "what asked for it: `fentry dump`, `SIGUSR2`, `a call of FUNCTION`, or what a program that records has said"},
 	{"dump.asked_ns", "number", "how much of the time before was asked for; absent: all that there was"},
 	{"dump.whole_ns", "number", "how much of the time before has all events; absent: all since the beginning"},
 	{"samples", "object", "how stacks were taken on a timer; absent: none were"},
