@@ -189,7 +189,7 @@ func ExampleRun_goTest() {
 		log.Fatal(err)
 	}
 	for _, r := range rows {
-		if path, name, ok := strings.Cut(r.Name, ".Test"); ok {
+		if path, name, ok := strings.Cut(r.Name, ".Test"); ok && name != "Main" {
 			fmt.Println(filepath.Base(path), name, r.Calls)
 		}
 	}

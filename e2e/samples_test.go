@@ -74,8 +74,7 @@ func TestSamples(t *testing.T) {
 				outer = "thread"
 			}
 			i := slices.Index(labels, "work")
-			if b.End == "outermost" && i > 0 && slices.Contains(labels[i:], outer) &&
-				(slices.Equal(labels[:i], []string{"inner"}) || slices.Equal(labels[:i], []string{"inner", "rec", "rec", "rec", "rec"})) {
+			if b.End == "outermost" && i >= 0 && slices.Contains(labels[i:], outer) && inWorking(labels[:i]) {
 				known[who]++
 			}
 			return nil
@@ -88,7 +87,8 @@ func TestSamples(t *testing.T) {
 		enough = true
 		for who, want := range map[string]int{"main": ms, "thread": ms, "child": ms} {
 			n := all[who]
-			if n > want*3/2 || known[who] < n*9/10 {
+			// On a busy machine, the beginning of a program takes longer.
+			if n > want*3/2 || known[who] < n*8/10 {
 				t.Errorf("%v: %s: %d samples, %d in full, of about %d", argv, who, n, known[who], want)
 			}
 			enough = enough && n > 0 && n+int(lost) >= want/2
@@ -96,6 +96,16 @@ func TestSamples(t *testing.T) {
 		t.Logf("%d lost", lost)
 		return enough
 	})
+}
+
+// inWorking tells whether these functions, the innermost first, can be called by work of busy.c.
+func inWorking(labels []string) bool {
+	switch s := strings.Join(labels, " "); {
+	case s == "ms", strings.HasSuffix(s, "clock_gettime ms"):
+		return len(labels) <= 3 // and the vdso's
+	default:
+		return slices.Contains([]string{"", "inner", "rec", "rec rec", "rec rec rec", "rec rec rec rec", "inner rec rec rec rec"}, s)
+	}
 }
 
 // oftenEnough does with each of the options what says whether there were enough samples: of that the best of some times
