@@ -729,8 +729,19 @@ func TestClassicSurvive(t *testing.T) {
 					if ev.strays != 0 && args != "middle" || ev.lost != 0 {
 						t.Errorf("%d exits without entry, %d events lost", ev.strays, ev.lost)
 					}
+					expectThreads(t, args, ev)
 				})
 			}
 		})
+	}
+}
+
+// expectThreads expects that each thread that survive.c says it starts has its own events, and no other's: many get the
+// thread pointer of one that has ended.
+func expectThreads(t *testing.T, args string, ev *events) {
+	t.Helper()
+	var at, all int
+	if n, _ := fmt.Sscanf(args, "threads %d %d", &at, &all); n == 2 && (len(ev.tasks) != all+1 || ev.open != 0) {
+		t.Errorf("%d threads have events, of %d and the first; %d calls are open", len(ev.tasks), all, ev.open)
 	}
 }

@@ -64,6 +64,9 @@ func TestSurvive(t *testing.T) {
 					}
 					out, ev := f.run(t, strings.Fields(args)...)
 					expectCounts(t, out, ev)
+					if v.tracer == "graph" || v.tracer == "order" {
+						expectThreads(t, args, ev)
+					}
 					// What children leave was entered by their parents.
 					if ev.strays != 0 && args != "middle" && v.tracer != "func" {
 						t.Errorf("%d exits without entry", ev.strays)

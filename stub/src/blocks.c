@@ -156,8 +156,10 @@ hidden int publish(struct control *c)
 			return 0;
 		}
 	}
-	if (!c->libtid)
+	if (!c->libtid || (!OWN_BASE && *c->libtid != c->tid))
 		c->libtid = libc_tid(c->tid);
+	if (!c->libtid && !OWN_BASE)
+		c->libtid = &c->tid; /* nobody knows better */
 	struct control **t = load(&fentry_blocks);
 	store(&t[blocks_index(~c->owner)], c);
 	return 1;

@@ -105,11 +105,13 @@ hidden struct control *this_thread(void)
 		}
 		tid = gettid();
 		pid = getpid();
-		if (c->tid == tid || c->pid != pid || thread_alive(pid, c->tid)) {
+		/* Threads that the C library did not make can share a thread pointer. */
+		if (c->tid == tid || c->pid != pid || (thread_alive(pid, c->tid) && !libc_tid(tid))) {
 			publish(c);
 			return c;
 		}
-		/* A dead thread's. Another new thread may take it at the same time. */
+		/* A dead thread's, or one's that the kernel is still ending. Another new thread may take it at
+		   the same time. */
 		c = begin_task(take_block(c, pid, tid) ? c : free_block(pid, tid), pid, tid, owner);
 		return c ? c : none();
 	}

@@ -61,6 +61,7 @@
 	jz	\slow
 	cmp	%rcx, CB_OWNER(%r11)
 	jne	\slow
+	THREAD_CHECK \slow
 71:
 	.endm
 

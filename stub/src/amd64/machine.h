@@ -83,7 +83,25 @@ static inline i64 set_control_base(void *p, int checked)
 	return syscall6(SYS_arch_prctl, ARCH_SET_GS, (i64)p, 0, 0, 0, 0);
 }
 
-static inline u32 *libc_tid(u32 tid) { (void)tid; return 0; } /* fast paths do not look at it */
+/* libc_tid finds where the C library keeps the thread's id: in its description of a thread, at the
+   thread pointer. The kernel writes the id of a new thread there before that runs
+   (CLONE_PARENT_SETTID). glibc's begins with two pointers to itself around another one, and small
+   numbers; musl's with one, and links to other threads behind another one. 0: neither's. */
+static inline u32 *libc_tid(u32 tid)
+{
+	enum { GLIBC_TID = 720, MUSL_TID = 48, NOT_SMALL = 65536 };
+	u64 tp = thread_pointer(), first, second;
+	if (!tp)
+		return 0;
+	__asm__ volatile("mov %%fs:16, %0\n\tmov %%fs:24, %1" : "=r"(first), "=r"(second));
+	u64 at = 0;
+	if (first == tp && (u32)second < NOT_SMALL && second >> 32 < NOT_SMALL)
+		at = GLIBC_TID;
+	else if (first >= NOT_SMALL && second >= NOT_SMALL)
+		at = MUSL_TID;
+	u32 *p = (u32 *)(tp + at);
+	return at && *p == tid ? p : 0;
+}
 
 static inline void relax(void) { __asm__ volatile("pause"); }
 

@@ -189,6 +189,15 @@
 	jne	\slow
 	.endm
 
+	/* Go to slow if the block at r11, found by the thread pointer, is of another thread, which has ended: what the
+	   C library says that the running one is. Changes edx. */
+	.macro THREAD_CHECK slow
+	mov	CB_LIBTID(%r11), %rdx
+	mov	(%rdx), %edx
+	cmp	%edx, CB_TID(%r11)
+	jne	\slow
+	.endm
+
 	/* %r11, saved, is to be this thread's block. */
 	.macro FIND_BLOCK slow
 	pushr	%r11
@@ -203,6 +212,7 @@
 	jz	\slow
 	cmp	%rcx, CB_OWNER(%r11)
 	jne	\slow
+	THREAD_CHECK \slow
 	.endm
 
 	/* %reg is to be where the thread's tables of this image are, for \pre\()T_ENTRIES(%reg). */

@@ -97,6 +97,7 @@ HIDDEN(\name)
 	jz	\slow
 	cmp	%rcx, CB_OWNER(%r11)
 	jne	\slow
+	THREAD_CHECK \slow
 	.endm
 
 	/* The header of a record at rax, open; rcx is what closes it. */
