@@ -27,18 +27,20 @@ type Outline struct {
 // An OutlineCall is a call that was open at the border of two blocks. Times are in ns since the trace's start.
 type OutlineCall struct {
 	Func       FuncID // zero: a forked task was thought to have inherited it; ignore it
-	Start, End int64
+	Start, End int64  // End is never before Start
 	Stack      uint64
 	Depth      int32 // number of calls around it
 	Parent     int32 // the innermost of them in Outline.Calls; -1: there is none
 	Kind       Kind  // Exit, Unwound or Unfinished
 }
 
-// An OutlineBorder is where a block begins. Its events lie between its Time and Last.
+// An OutlineBorder is where a block begins: at Time. Its events lie between its First and Last. Entries that were written
+// late, as those that a threshold has held back while the task was on another stack, can be older than where their block
+// begins. So First can lie before Time, and before other blocks; Time and Last never decrease.
 type OutlineBorder struct {
-	Time, Last int64
-	Stack      uint64 // the one that the task is on
-	Top        int32  // the innermost call that is open on it, of those in Outline.Calls; -1: there is none
+	Time, First, Last int64
+	Stack             uint64 // the one that the task is on
+	Top               int32  // the innermost call that is open on it, of those in Outline.Calls; -1: there is none
 }
 
 // Span returns the times of a task's first and last event. ok is false if that is not known without an index.
@@ -79,6 +81,7 @@ type outliner struct {
 	fl    *follower
 	ends  blockSums   // of the block that has been gone over
 	fresh freshFrames // put aside in it
+	lo    uint64      // no event of it has a lesser counter
 	err   error
 }
 
@@ -104,8 +107,7 @@ func (b *outliner) run(tb *taskBlocks) error {
 		}
 		b.unfinished(last)
 	} else {
-		b.fresh = freshFrames{}
-		if err := b.ends.list(n - 1); err != nil {
+		if err := b.begin(tb, n-1); err != nil {
 			return err
 		}
 		b.cut(b.fl.cur, 0)
@@ -113,14 +115,19 @@ func (b *outliner) run(tb *taskBlocks) error {
 			b.cut(b.fl.stacks[num], 0)
 		}
 	}
-	b.o.Borders = append(b.o.Borders, OutlineBorder{Time: last, Last: last, Stack: b.fl.cur.num, Top: -1})
+	b.o.Borders = append(b.o.Borders, OutlineBorder{Time: last, First: last, Last: last, Stack: b.fl.cur.num, Top: -1})
 	return b.err
+}
+
+// begin makes block i the one that is gone over.
+func (b *outliner) begin(tb *taskBlocks, i int) error {
+	b.fresh, b.lo = freshFrames{}, tb.blocks[i].lo
+	return b.ends.list(i)
 }
 
 // over goes over the block before block i.
 func (b *outliner) over(tb *taskBlocks, i int, bs *blockState, watch *stateWatch) error {
-	b.fresh = freshFrames{}
-	if err := b.ends.list(i - 1); err != nil {
+	if err := b.begin(tb, i-1); err != nil {
 		return err
 	}
 	if tb.apply(b.fl, i, bs, watch) != nil {
@@ -130,7 +137,8 @@ func (b *outliner) over(tb *taskBlocks, i int, bs *blockState, watch *stateWatch
 }
 
 // border notes where a block begins.
-func (b *outliner) border(at, last int64) {
+func (b *outliner) border(first, last int64) {
+	at := first
 	if n := len(b.o.Borders); n > 0 {
 		at = max(at, b.o.Borders[n-1].Time)
 	}
@@ -139,7 +147,7 @@ func (b *outliner) border(at, last int64) {
 	if n := min(len(st.frames), b.depth); n > 0 {
 		top = st.frames[n-1].ref
 	}
-	b.o.Borders = append(b.o.Borders, OutlineBorder{Time: at, Last: max(at, last), Stack: st.num, Top: top})
+	b.o.Borders = append(b.o.Borders, OutlineBorder{Time: at, First: first, Last: max(at, last), Stack: st.num, Top: top})
 }
 
 // changed takes calls that have begun in the block that was gone over and are open behind it.
@@ -167,10 +175,10 @@ func (b *outliner) cut(st *callStack, keep int) {
 			c = &b.o.Calls[f.ref]
 		}
 		if g := b.fresh.take(f); g != nil {
-			c.End, c.Kind = b.t.Clock.Time(g.end), Unwound
+			c.End, c.Kind = max(c.Start, b.t.Clock.Time(g.end)), Unwound
 			continue
 		}
-		e := b.ends.take(openCall{f.fn, f.start})
+		e := b.end(f)
 		switch {
 		case e == nil:
 			b.err = errBlocks
@@ -185,8 +193,18 @@ func (b *outliner) cut(st *callStack, keep int) {
 		default:
 			c.Kind = Exit
 		}
-		c.End = b.t.Clock.Time(e.end)
+		c.End = max(c.Start, b.t.Clock.Time(e.end))
 	}
+}
+
+// end takes the end of a call that was open where the block begins. One like it that was put aside before, and is given
+// up in this block, ended before it: those that a forked task has inherited from a recursion all begin with the task.
+func (b *outliner) end(f *frame) *endedCall {
+	e := b.ends.take(openCall{f.fn, f.start})
+	for e != nil && e.how == endUnwound && e.end < b.lo {
+		e = b.ends.take(openCall{f.fn, f.start})
+	}
+	return e
 }
 
 // unfinished ends the calls that are open where the task ends.
@@ -194,7 +212,7 @@ func (b *outliner) unfinished(at int64) {
 	end := func(st *callStack) {
 		for i := range min(len(st.frames), b.depth) {
 			c := &b.o.Calls[st.frames[i].ref]
-			c.End, c.Kind = at, Unfinished
+			c.End, c.Kind = max(c.Start, at), Unfinished
 		}
 	}
 	end(b.fl.cur)

@@ -18,8 +18,12 @@ func TestWalkBlock(t *testing.T) {
 	if testtool.Wide() {
 		seeds = 3000
 	}
-	marked := 0
+	list := []uint64{26} // has an event that is older than where its block begins
 	for seed := range seeds {
+		list = append(list, seed)
+	}
+	marked := 0
+	for _, seed := range list {
 		rng := rand.New(rand.NewPCG(seed, 78))
 		sizes := blockSizes{2 + rng.IntN(60), rng.IntN(4), 1 + rng.IntN(9), 1 << (8 + rng.IntN(12))}
 		plain, indexed := withBlocks(t, wildTrace(t, seed), sizes)
@@ -34,8 +38,12 @@ func TestWalkBlock(t *testing.T) {
 			}
 			tb.marks.every = 1 + rng.IntN(5)
 			texts := make([]strings.Builder, len(tb.blocks))
+			borders := indexed.Outline(indexed.Tasks[i], 1).Borders
 			for _, n := range rng.Perm(len(texts)) {
 				if err := indexed.WalkBlock(k, n, func(ev *Event) error {
+					if b := &borders[n]; ev.Time < b.First || ev.Time > b.Last {
+						t.Fatalf("seed %d, task %d, block %d: an event at %d, but the border is %+v", seed, i, n, ev.Time, *b)
+					}
 					seeEvent(&texts[n], ev)
 					return nil
 				}); err != nil {

@@ -149,7 +149,7 @@ func (v *Viewer) decode(task, i int) (*block, error) {
 	k := v.t.Tasks[task]
 	o := v.outline(k)
 	outer := map[callKey]bool{}
-	if from, to := o.Borders[i].Time, max(o.Borders[i].Last, o.Borders[i+1].Time); i == 0 || i == len(o.Borders)-2 {
+	if from, to := o.Borders[i].First, max(o.Borders[i].Last, o.Borders[i+1].Time); i == 0 || i == len(o.Borders)-2 {
 		for n := range o.Calls {
 			if c := &o.Calls[n]; c.End >= from && c.Start <= to {
 				outer[callKey{c.Func, c.Start, c.Stack, c.Depth}] = true

@@ -177,17 +177,17 @@ func (v *Viewer) Detail(s Scope, depth int) (*Detail, error) {
 // begins in, the outline knows when.
 func (v *Viewer) ending(s *Scope, depth int, stack uint64, fn func(ev *trace.Event)) error {
 	o := v.outline(v.t.Tasks[s.Task])
-	from, to := s.From, int64(0)
+	from, to, crosses := s.From, int64(0), false
 	if o != nil {
 		for i := range o.Calls {
 			c := &o.Calls[i]
 			if c.Func == s.Func && c.Start == s.From && int(c.Depth) == depth && c.Stack == stack {
-				from, to = max(c.End-1, s.From), c.End+1
+				from, to, crosses = max(c.End-1, s.From), c.End+1, true
 			}
 		}
-		for i := 0; to == 0 && i < len(o.Borders); i++ { // in its block
-			if b := &o.Borders[i]; b.Time > s.From || i == len(o.Borders)-1 {
-				to = max(b.Time, b.Last, s.From) + 1
+		for i := 0; !crosses && i < len(o.Borders); i++ { // in its block, which is one of those that begin before it
+			if b := &o.Borders[i]; b.First <= s.From {
+				to = max(b.Last, s.From) + 1
 			}
 		}
 	}

@@ -186,13 +186,7 @@ func (b *tileBuilder) fromOutline(o *trace.Outline) error {
 	for i := range o.Calls { // all stacks, so that lanes are the same in every tile
 		b.lane(o.Calls[i].Stack)
 	}
-	first, last := len(o.Borders), 0
-	for i := range len(o.Borders) - 1 {
-		if at := &o.Borders[i]; at.Time < b.to && max(at.Last, o.Borders[i+1].Time) >= b.from {
-			first, last = min(first, i), i+1
-		}
-	}
-	runs := b.worthDecoding(o, first, last)
+	runs := b.worthDecoding(o)
 	b.partial = b.quick && b.v.blocks.missing(b.task.Index, runs) > atOnce
 	if b.partial {
 		runs = nil
@@ -207,25 +201,31 @@ func (b *tileBuilder) fromOutline(o *trace.Outline) error {
 	return b.v.eachBlock(b.task.Index, runs, b.block)
 }
 
-// worthDecoding returns those of the blocks from first to last that are to be decoded, as runs.
-func (b *tileBuilder) worthDecoding(o *trace.Outline, first, last int) (runs [][2]int) {
-	if first >= last {
-		return nil
+// worthDecoding returns those of the blocks that are to be decoded, as runs.
+func (b *tileBuilder) worthDecoding(o *trace.Outline) (runs [][2]int) {
+	here := 0
+	for i := range len(o.Borders) - 1 {
+		if b.overlaps(o, i) {
+			here++
+		}
 	}
-	if last-first <= fewBlocks {
-		return [][2]int{{first, last}}
-	}
-	for i := first; i < last; i++ {
-		if b.longBlock(o, i) {
+	for i := range len(o.Borders) - 1 {
+		if b.overlaps(o, i) && (here <= fewBlocks || b.longBlock(o, i)) {
 			runs = append(runs, [2]int{i, i + 1})
 		}
 	}
 	return runs
 }
 
+// overlaps tells whether a block can have something of the tile.
+func (b *tileBuilder) overlaps(o *trace.Outline, i int) bool {
+	at := &o.Borders[i]
+	return at.First < b.to && max(at.Last, o.Borders[i+1].Time) >= b.from
+}
+
 // longBlock tells whether calls inside of a block can be seen well.
 func (b *tileBuilder) longBlock(o *trace.Outline, i int) bool {
-	return o.Borders[i+1].Time-o.Borders[i].Time >= wellSeen*b.unit
+	return o.Borders[i+1].Time-o.Borders[i].First >= wellSeen*b.unit
 }
 
 // decode adds what all events of the task tell: the trace has no index.

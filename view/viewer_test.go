@@ -181,6 +181,58 @@ func TestTilesFromOutline(t *testing.T) {
 	}
 }
 
+// TestLateEntry: a call that begins and ends in one block of the index, because its entry was held back while the task
+// was on another stack, is in each tile that it reaches into.
+func TestLateEntry(t *testing.T) {
+	const start, end = 50_000, 2_000_100
+	tr := sample.Build(t, []string{"busy", "held"}, func(w *trace.Writer) {
+		k := w.Task(trace.TaskID{PID: 7, TID: 7, Image: sample.Image, Comm: "prog"})
+		k.Start(1000)
+		for at := uint64(1000); at < 2_000_000; at += 100 {
+			k.Enter(at+10, 1)
+			k.Exit(at+60, 1)
+			if at%1000 == 0 {
+				k.Flush()
+			}
+		}
+		k.Stack(1000+end-10, 1)
+		k.Enter(1000+start, 2)
+		k.Exit(1000+end, 2)
+		k.Stack(1000+end+10, 0)
+		k.Enter(1000+end+20, 1)
+		k.Exit(1000+end+30, 1)
+		k.End(1000 + end + 40)
+		k.Flush()
+	})
+	if _, err := tr.MakeIndex(trace.IndexOptions{Memory: true, Block: 16}); err != nil {
+		t.Fatal(err)
+	}
+	v := newViewer(t, tr)
+	o := v.outline(tr.Tasks[0])
+	if len(o.Borders) < 2*fewBlocks {
+		t.Fatalf("an outline of %d borders is of no use here", len(o.Borders))
+	}
+	for i := range o.Calls {
+		if o.Calls[i].Func == testFunc(2) {
+			t.Fatal("the call crosses a border, which is of no use here")
+		}
+	}
+	for _, level := range []int{2, 12} {
+		tiles := int64(tileUnits) << level
+		for i := start / tiles; i <= end/tiles; i++ {
+			tile, err := v.Tile(0, level, i, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(tile.Boxes, func(b Box) bool {
+				return tile.Funcs[b.Func].ID == FuncKey(testFunc(2)) && b.Start == start && b.End == end
+			}) {
+				t.Fatalf("level %d: tile %d is without the call", level, i)
+			}
+		}
+	}
+}
+
 // TestDamagedIndex: with an index of which bytes are wrong, tiles, flame graphs and calls are what they are without
 // one.
 func TestDamagedIndex(t *testing.T) {
