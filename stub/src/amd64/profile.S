@@ -79,12 +79,12 @@
 	mov	\pre\()CB_CHILD\suf, %rax
 	mov	%rax, (%rdx)
 	mov	%rcx, \pre\()CB_TOP\suf
-	movq	$0, \pre\()CB_CHILD\suf
 3:	mov	32+16+\x(%rsp), %edi
 	BEGIN_CALL \pre
 	btc	$SHADOW_PREV, %rcx
 	COUNTER
 	mov	%rax, (%rcx)
+	movq	$0, \pre\()CB_CHILD\suf	/* now: what handlers took until here is none of this call's */
 	popr	%rdi
 	popr	%rsi
 	LEAVE_ENTER \where, \x
@@ -104,7 +104,6 @@
 	mov	%rcx, %rdx
 	btc	$SHADOW_AUX, %rdx
 	add	%rax, (%rdx)
-	movq	$0, \pre\()CB_CHILD\suf
 	TABLES	%rsi, %esi, \pre
 	jmp	3b
 5:	popr	%rdi

@@ -61,7 +61,6 @@
 	ldr	x1, [x0, #W(CB_CHILD)]
 	str	x1, [x2, #8]
 	str	x3, [x0, #W(CB_TOP)]
-	str	xzr, [x0, #W(CB_CHILD)]
 5:	REPLACE_RET \where, x17
 	TABLE	1, 0, T_ACTIVE
 	ldr	x2, [x1, x17, lsl #3]
@@ -73,6 +72,7 @@
 	SHADOW_TIMES x2, x3, x0
 	mrs	x1, cntvct_el0
 	str	x1, [x2]
+	str	xzr, [x0, #W(CB_CHILD)]	/* now: what handlers took until here is none of this call's */
 	LEAVE_ENTER \where
 
 	/* A tail call: one call ends and another begins at the same slot. */
@@ -93,7 +93,6 @@
 	ldr	x4, [x2, #8]
 	add	x4, x4, x1
 	str	x4, [x2, #8]
-	str	xzr, [x0, #W(CB_CHILD)]
 	ldp	x6, x7, [sp, #16]
 	ldp	x4, x5, [sp], #32
 	.cfi_adjust_cfa_offset -32
