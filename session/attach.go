@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -49,8 +50,9 @@ type attached struct {
 	shared procfs.SharedFile
 	loads  loadings
 
-	mu  sync.Mutex // held while a process is attached to
-	all []*attachedProcess
+	mu      sync.Mutex // held while a process is attached to
+	all     []*attachedProcess
+	undoing atomic.Int64 // the process that is let go, as attaching to it has failed
 }
 
 type attachedProcess struct {
@@ -154,7 +156,9 @@ func (s *session) putInto(p *attachedProcess, path string, exe *os.File) error {
 	if inner, below := procfs.InnerPID(p.pid); below {
 		s.live.Join(inner, p.pid)
 	}
-	t := tracee.Target{PID: p.pid, Plan: m, Libraries: s.planLibraries(), Pool: s.pool.FD}
+	t := tracee.Target{PID: p.pid, Plan: m, Libraries: s.planLibraries(), Pool: s.pool.FD,
+		Undo: func() { s.attached.undoing.Store(int64(p.pid)) }}
+	defer s.attached.undoing.Store(0)
 	if s.follow != nil {
 		t.Execs = &s.follow.hooks
 	}
@@ -172,9 +176,18 @@ func (s *session) putInto(p *attachedProcess, path string, exe *os.File) error {
 	}
 }
 
+// loadedPause is between two looks whether a process has been attached to, or will not be.
+const loadedPause = time.Millisecond
+
 // loaded is for a process whose libraries have changed: one that was attached to, or descends from it.
 func (s *session) loaded(pid int, do tracee.Steps) error {
-	s.attached.mu.Lock()
+	for !s.attached.mu.TryLock() {
+		// Attaching waits for the thread that asks.
+		if from := int(s.attached.undoing.Load()); from != 0 && (pid == from || procfs.Descends(pid, from)) {
+			return nil
+		}
+		time.Sleep(loadedPause)
+	}
 	p := s.attached.of(pid)
 	s.attached.mu.Unlock()
 	if p == nil || p.at == nil {

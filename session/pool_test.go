@@ -265,7 +265,8 @@ func TestRecorderKilled(t *testing.T) {
 	path := filepath.Join(r.Dir, trace.EventsFile)
 	wait(t, "something is written", func() bool {
 		fi, err := os.Stat(path)
-		return err == nil && fi.Size() > enough
+		_, ierr := os.Stat(filepath.Join(r.Dir, trace.InfoFile))
+		return err == nil && fi.Size() > enough && ierr == nil
 	})
 	cmd.Process.Kill()
 	cmd.Wait()

@@ -68,6 +68,9 @@ type Target struct {
 	Libraries func([]*Library)
 	Execs     *ExecHooks // nil: programs that it executes are left alone
 	Pool      int        // a descriptor of the recorder's pool
+	// Undo is called if what was put in is taken out again. Who waits there for an answer to what Execs or libraries ask for
+	// is to get one: it is waited for.
+	Undo func()
 }
 
 // Attach puts plans into a process: into the program, and into its libraries. An error says what stands against it; the
@@ -96,6 +99,7 @@ func Attach(t Target) (*Attachment, error) {
 		err = a.add(ts, more, t.Pool)
 	}
 	if err != nil {
+		t.Undo()
 		if _, derr := a.Detach(t.PID); derr != nil {
 			err = fmt.Errorf("%w; what was added to the process is still there: %w", err, derr)
 		}

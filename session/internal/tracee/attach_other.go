@@ -43,6 +43,7 @@ type Target struct {
 	Libraries func([]*Library)
 	Execs     *ExecHooks
 	Pool      int
+	Undo      func()
 }
 
 // Attach puts a plan into a process that runs.
