@@ -171,6 +171,9 @@ func (e *executed) elsewhere(path string, exe *os.File, at uint64) (*patch.Memor
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.moved = append(e.moved, x)
+	if x.memory != nil && e.loaded != nil { // nothing is traced in the program, but in libraries
+		err = nil
+	}
 	return x.memory, err
 }
 
