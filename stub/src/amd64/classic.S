@@ -50,18 +50,7 @@
 	jne	\slow
 	mov	%gs:CB_SELF, %r11
 	jmp	71f
-70:	mov	%fs:0, %rcx
-	mov	fentry_blocks(%rip), %r11
-	mov	%rcx, %rdx
-	shr	$BLOCKS_SHIFT, %rdx
-	and	$BLOCKS_MASK, %edx
-	mov	(%r11, %rdx, 8), %r11
-	not	%rcx
-	test	%r11, %r11
-	jz	\slow
-	cmp	%rcx, CB_OWNER(%r11)
-	jne	\slow
-	THREAD_CHECK \slow
+70:	HASHED_BLOCK \slow
 71:
 	.endm
 

@@ -189,18 +189,9 @@
 	jne	\slow
 	.endm
 
-	/* Go to slow if the block at r11, found by the thread pointer, is of another thread, which has ended: what the
-	   C library says that the running one is. Changes edx. */
-	.macro THREAD_CHECK slow
-	mov	CB_LIBTID(%r11), %rdx
-	mov	(%rdx), %edx
-	cmp	%edx, CB_TID(%r11)
-	jne	\slow
-	.endm
-
-	/* %r11, saved, is to be this thread's block. */
-	.macro FIND_BLOCK slow
-	pushr	%r11
+	/* r11 is to be this thread's block, by the thread pointer: another thread, which has ended, may have had that,
+	   so what the C library says which one is running is compared, too. Changes rcx, rdx. */
+	.macro HASHED_BLOCK slow
 	mov	%fs:0, %rcx
 	mov	fentry_blocks(%rip), %r11
 	mov	%rcx, %rdx
@@ -212,7 +203,16 @@
 	jz	\slow
 	cmp	%rcx, CB_OWNER(%r11)
 	jne	\slow
-	THREAD_CHECK \slow
+	mov	CB_LIBTID(%r11), %rdx
+	mov	(%rdx), %edx
+	cmp	%edx, CB_TID(%r11)
+	jne	\slow
+	.endm
+
+	/* %r11, saved, is to be this thread's block. */
+	.macro FIND_BLOCK slow
+	pushr	%r11
+	HASHED_BLOCK \slow
 	.endm
 
 	/* %reg is to be where the thread's tables of this image are, for \pre\()T_ENTRIES(%reg). */

@@ -84,22 +84,6 @@ HIDDEN(\name)
 	END \name
 	.endm
 
-	/* %r11 is to be this thread's block. */
-	.macro HASHED_BLOCK slow
-	mov	%fs:0, %rcx
-	mov	fentry_blocks(%rip), %r11
-	mov	%rcx, %rdx
-	shr	$BLOCKS_SHIFT, %rdx
-	and	$BLOCKS_MASK, %edx
-	mov	(%r11, %rdx, 8), %r11
-	not	%rcx
-	test	%r11, %r11
-	jz	\slow
-	cmp	%rcx, CB_OWNER(%r11)
-	jne	\slow
-	THREAD_CHECK \slow
-	.endm
-
 	/* The header of a record at rax, open; rcx is what closes it. */
 	.macro OPEN_RECORD words, exit
 	mov	$HEADER_OF(\words, \exit), %ecx
