@@ -3,7 +3,6 @@
 package fentry_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -71,36 +70,18 @@ func TestAttachPlaces(t *testing.T) {
 	program := buildFile(t, source)
 	testtool.Output(t, "gcc", "-O2", "-shared", "-fPIC", "-o", lib, filepath.Join(dir, "lib.c"))
 	cmd := exec.Command(program, lib)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	c := startTold(t, cmd)
 	pid := cmd.Process.Pid
 	defer func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
-	lines := bufio.NewScanner(out)
-	line := func() string {
-		t.Helper()
-		if !lines.Scan() {
-			t.Fatal("the program says nothing any more")
-		}
-		return lines.Text()
-	}
 	load := func(times int) string {
 		t.Helper()
-		fmt.Fprintln(in, times)
-		return line()
+		fmt.Fprintln(c.in, times)
+		return c.line()
 	}
-	line() // it has begun
+	c.line() // it has begun
 	var mu sync.Mutex
 	var said []string
 	o := fentry.Options{Dir: filepath.Join(dir, "fentry.data"), Libraries: []string{"libgiven"}, Policy: trace.PolicyDrop, Overhead: -1}

@@ -96,6 +96,23 @@ func startControlled(t *testing.T, attached bool, o fentry.Options, flags ...str
 	return c
 }
 
+// startTold starts a program that does what it is told.
+func startTold(t *testing.T, cmd *exec.Cmd) *controlled {
+	t.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return &controlled{t: t, in: in, out: bufio.NewScanner(out)}
+}
+
 // line is the next line that the program says.
 func (c *controlled) line() string {
 	c.t.Helper()

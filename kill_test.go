@@ -3,7 +3,6 @@
 package fentry_test
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"math/rand/v2"
@@ -119,19 +118,8 @@ func TestKillRecorderKeeps(t *testing.T) {
 		if attached {
 			cmd = exec.Command(program)
 		}
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { in.Close(); cmd.Wait() })
-		c := &controlled{t: t, in: in, out: bufio.NewScanner(out)}
+		c := startTold(t, cmd)
+		t.Cleanup(func() { c.in.Close(); cmd.Wait() })
 		if _, err := fmt.Sscan(c.line(), &c.pid); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +134,7 @@ func TestKillRecorderKeeps(t *testing.T) {
 		c.control("status")
 		keeper := waitFor(t, "a keeper", func() int { return keeperOf(killed.Process.Pid) })
 		c.do("work %d", before)
-		fmt.Fprintf(in, "work %d\n", after)
+		fmt.Fprintf(c.in, "work %d\n", after)
 		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
 		if err := killed.Process.Kill(); err != nil {
 			t.Fatal(err)

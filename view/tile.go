@@ -3,6 +3,7 @@ package view
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/fentry-dev/fentry/trace"
@@ -203,16 +204,13 @@ func (b *tileBuilder) fromOutline(o *trace.Outline) error {
 
 // worthDecoding returns those of the blocks that are to be decoded, as runs.
 func (b *tileBuilder) worthDecoding(o *trace.Outline) (runs [][2]int) {
-	here := 0
 	for i := range len(o.Borders) - 1 {
 		if b.overlaps(o, i) {
-			here++
-		}
-	}
-	for i := range len(o.Borders) - 1 {
-		if b.overlaps(o, i) && (here <= fewBlocks || b.longBlock(o, i)) {
 			runs = append(runs, [2]int{i, i + 1})
 		}
+	}
+	if len(runs) > fewBlocks {
+		runs = slices.DeleteFunc(runs, func(run [2]int) bool { return !b.longBlock(o, run[0]) })
 	}
 	return runs
 }

@@ -174,13 +174,7 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 		}
 		return ts.calling(ms, func(r *remote) (err error) {
 			if stack, err = b.mapMemory(r); err != nil {
-				return errors.Join(err, b.unmapMemory(r))
-			}
-			if home {
-				err = r.advise(unix.MADV_DONTFORK, b.mapped...)
-			}
-			if err != nil {
-				err = errors.Join(err, b.unmapMemory(r), r.unmapStack(stack))
+				err = errors.Join(err, b.unmapMemory(r))
 			}
 			return err
 		})
@@ -202,13 +196,7 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 	if err == nil {
 		// Children are found by the pool, which the program's runtime maps: they get all that is mapped, or nothing.
 		err = ts.within(!home, func() error {
-			return ts.calling(ms, func(r *remote) error {
-				err := b.start(r, ts.pid, stack, ts.aux, pool)
-				if err == nil && home {
-					err = r.advise(unix.MADV_DOFORK, b.mapped...)
-				}
-				return err
-			})
+			return ts.calling(ms, func(r *remote) error { return b.start(r, ts.pid, stack, ts.aux, pool) })
 		})
 	}
 	if errors.Is(err, errNoAnswer) {
@@ -343,13 +331,16 @@ func (im *image) added() (lo, hi uint64) {
 // An area is memory that was mapped in the process.
 type area struct{ at, size uint64 }
 
-// mapMemory maps the plans' memory, and a stack.
+// mapMemory maps the plans' memory, and a stack. What is the home's is not for children until that is started.
 func (a *Attachment) mapMemory(r *remote) (s remoteStack, err error) {
 	for _, im := range a.images {
 		if err == nil {
 			err = im.mapAt(func(at, size uint64, prot int) error { _, err := r.mmap(at, size, prot); return err })
 		}
 		a.mapped = append(a.mapped, im.mapped...)
+	}
+	if err == nil && a.images[0].library == nil {
+		err = r.advise(unix.MADV_DONTFORK, a.mapped...)
 	}
 	if err == nil {
 		s, err = r.mapStack()
@@ -454,6 +445,9 @@ func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, po
 		if err := r.keepThread(); err != nil {
 			return err
 		}
+	}
+	if home.library == nil {
+		return r.advise(unix.MADV_DOFORK, a.mapped...)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package tracee
 import (
 	"errors"
 	"io"
-	"os/exec"
 	"testing"
 	"time"
 	"unsafe"
@@ -16,20 +15,7 @@ import (
 func TestStuck(t *testing.T) {
 	limit := remoteLimit
 	defer func() { remoteLimit = limit }()
-	cmd := exec.Command("cat")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
+	cmd, in, out := started(t, "cat")
 	says := func(s string) {
 		t.Helper()
 		b := make([]byte, len(s))

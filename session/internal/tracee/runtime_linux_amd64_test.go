@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -30,22 +29,7 @@ const (
 // newFakeRuntime has a process with an image that can be unloaded, or cannot.
 func newFakeRuntime(t *testing.T, leaves uint32) *fakeRuntime {
 	t.Helper()
-	cmd := exec.Command("cat")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	cmd, in, out := started(t, "cat")
 	if _, err := io.WriteString(in, "x"); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -16,27 +17,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who has executed another program since the tracer was found in it is not stopped for that: its memory is another one.
-func TestThreadsOfAnotherProgram(t *testing.T) {
-	cmd := exec.Command("sh", "-c", "echo; read x || exec sleep 1000")
+// started starts a program that a test talks with, and kills it when the test is over.
+func started(t *testing.T, argv ...string) (cmd *exec.Cmd, in io.WriteCloser, out io.Reader) {
+	t.Helper()
+	cmd = exec.Command(argv[0], argv[1:]...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
+	if out, err = cmd.StdoutPipe(); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd, in, out
+}
+
+// Who has executed another program since the tracer was found in it is not stopped for that: its memory is another one.
+func TestThreadsOfAnotherProgram(t *testing.T) {
+	cmd, in, out := started(t, "sh", "-c", "echo; read x || exec sleep 1000")
 	if _, err := out.Read(make([]byte, 1)); err != nil { // until then the kernel may still be executing it
 		t.Fatal(err)
 	}
-	defer func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}()
 	dir := fmt.Sprintf("/proc/%d", cmd.Process.Pid)
 	aux, err := os.ReadFile(dir + "/auxv")
 	if err != nil {
