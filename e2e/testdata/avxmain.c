@@ -1,8 +1,8 @@
 // A main whose own frame is realigned for AVX values (lea 8(%rsp),%r10; and $-32,%rsp), with traced callees between uses.
 //e2e:machines amd64
 //e2e:needs avx
-// behind mcount, a frame that is realigned hides where the return address is
-//e2e:may-lack mcount:main mcount:inner
+// behind mcount, and without unwind tables, a frame that is realigned hides where the return address is
+//e2e:may-lack mcount:main mcount:inner untabled:inner untabledmusl:inner
 #include "count.h"
 #include <immintrin.h>
 
