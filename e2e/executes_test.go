@@ -38,9 +38,15 @@ func executes(t *testing.T, compiler string, flags ...string) (dir, prog string)
 // children is how many programs began, by the trace.
 func children(t *testing.T, data string) int {
 	t.Helper()
+	return calls(t, data, "child")
+}
+
+// calls is how often a function was called.
+func calls(t *testing.T, data, name string) int {
+	t.Helper()
 	n := 0
 	for _, row := range report(t, data) {
-		if row.Name == "child" {
+		if row.Name == name {
 			n += int(row.Calls)
 		}
 	}
@@ -81,6 +87,62 @@ func TestExecutes(t *testing.T) {
 	}
 }
 
+// namespaces are how a program is started in a PID namespace, with a /proc of its own or without.
+var namespaces = [][]string{{"unshare", "-rfp", "--mount-proc"}, {"unshare", "-rfp"}}
+
+func needNamespaces(t *testing.T) {
+	t.Helper()
+	testtool.Need(t, "unshare")
+	if r := run(t, command{argv: append(namespaces[0], "true")}); r.status != "exit 0" {
+		t.Skipf("no PID namespaces here: unshare: %s %s", r.status, r.stderr)
+	}
+}
+
+// TestExecutesNamespace does the same in PID namespaces, where the recorder is not seen, with the C library traced or not
+// and its system calls.
+func TestExecutesNamespace(t *testing.T) {
+	needNamespaces(t)
+	dir, prog := executes(t, "gcc")
+	path := []string{"PATH=" + dir + ":/usr/bin:/bin"}
+	for _, ns := range namespaces {
+		for _, options := range [][]string{nil, {"-L", "libc", "--syscalls"}} {
+			t.Run(strings.Join(slices.Concat(ns, options), " "), func(t *testing.T) {
+				data := filepath.Join(t.TempDir(), "data")
+				inside := append(slices.Clone(ns), prog)
+				want := run(t, command{argv: inside, env: path})
+				argv := slices.Concat([]string{fentry, "record", "--overhead", "no", "-o", data}, options, inside)
+				got := run(t, command{argv: argv, env: path})
+				got.stderr = withoutSummary(got.stderr)
+				sameBehaviour(t, want, got)
+				if n := children(t, data); n != 12 {
+					t.Errorf("%d programs called child, want 12", n)
+				}
+				if n := calls(t, data, "fopen"); options != nil && n < 12 {
+					t.Errorf("%d calls of the C library's fopen, want one of each program", n)
+				}
+			})
+		}
+	}
+}
+
+// TestExecutesNamespaces: processes of several namespaces have the same ids, and each is the one that it is.
+func TestExecutesNamespaces(t *testing.T) {
+	needNamespaces(t)
+	dir, prog := executes(t, "gcc")
+	data := filepath.Join(dir, "data")
+	const several, programs = 4, 20
+	script := fmt.Sprintf("for i in $(seq %d); do %s %s storm %d & done; wait",
+		several, strings.Join(namespaces[0], " "), prog, programs)
+	r := run(t, command{argv: []string{fentry, "record", "-o", data, "sh", "-c", script}})
+	r.mustSucceed(t)
+	if n := strings.Count(r.stdout, "storm:"); n != several*programs {
+		t.Errorf("%d programs ran, want %d: %s%s", n, several*programs, clip(r.stdout), r.stderr)
+	}
+	if n := children(t, data); n != several*programs {
+		t.Errorf("%d programs called child, want %d: %s", n, several*programs, r.stderr)
+	}
+}
+
 // TestExecutesStorm executes many programs, one after the other, while a timer interrupts, and loses none.
 func TestExecutesStorm(t *testing.T) {
 	n := 200
@@ -105,18 +167,27 @@ func TestExecutesAlone(t *testing.T) {
 	const programs = 5
 	for _, tt := range []struct {
 		name    string
+		inside  bool // a PID namespace, from where the recorder is not seen
 		sig     syscall.Signal
 		back    time.Duration // until a stopped recorder goes on; 0: when the programs have ended
 		summary string
 	}{
-		{"killed", syscall.SIGKILL, 0, ""},
-		{"stopped", syscall.SIGSTOP, 0, fmt.Sprintf("not traced: what was executed at %d requests", programs)},
-		{"late", syscall.SIGSTOP, 500 * time.Millisecond, " 0 lost"},
+		{"killed", false, syscall.SIGKILL, 0, ""},
+		{"killed, namespace", true, syscall.SIGKILL, 0, ""},
+		{"stopped", false, syscall.SIGSTOP, 0, fmt.Sprintf("not traced: what was executed at %d requests", programs)},
+		{"stopped, namespace", true, syscall.SIGSTOP, 0, fmt.Sprintf("not traced: what was executed at %d requests", programs)},
+		{"late", false, syscall.SIGSTOP, 500 * time.Millisecond, " 0 lost"},
+		{"late, namespace", true, syscall.SIGSTOP, 500 * time.Millisecond, " 0 lost"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, prog := executes(t, "gcc")
 			data := filepath.Join(dir, "data")
-			cmd := exec.Command(fentry, "record", "-o", data, prog, "slow", fmt.Sprint(programs))
+			argv := []string{"record", "-o", data, prog, "slow", fmt.Sprint(programs)}
+			if tt.inside {
+				needNamespaces(t)
+				argv = slices.Insert(argv, 3, namespaces[0]...)
+			}
+			cmd := exec.Command(fentry, argv...)
 			in, err := cmd.StdinPipe()
 			if err != nil {
 				t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 const phentsize = 56 // sizeof(Elf64_Phdr)
@@ -29,6 +30,7 @@ type Memory struct {
 	PhdrAddr  uint64 // new AT_PHDR, inside RX
 	Phnum     int    // new AT_PHNUM
 	NullCB    uint64 // initial gs base of the first thread
+	Session   uint64 // where in RX the path of the recorder's buffer is, format.ConfigNSession bytes
 	Loader    uint64 // where the dynamic loader is to come when it has opened a file; 0: nowhere
 	Edits     []arch.Edit
 
@@ -107,7 +109,7 @@ func (p *Plan) Memory() (*Memory, error) {
 	return &Memory{
 		places: l, Running: running, Goroutines: p.golang != nil, RX: l.rx, RXAddr: l.base, RWAddr: l.rw, RWSize: l.rwSize,
 		Entry: p.Entry, OrigEntry: p.OrigEntry, PhdrAddr: l.phdrAddr, Phnum: l.phnum,
-		NullCB: null, Loader: l.runtime.syms["fentry_loader_open"], Edits: edits,
+		NullCB: null, Session: l.runtime.config + format.ConfigOSession, Loader: l.runtime.syms["fentry_loader_open"], Edits: edits,
 		SyscallEnter: l.runtime.syms[enter], SyscallSome: l.runtime.syms[some], SyscallExit: l.runtime.syms[exit],
 	}, nil
 }

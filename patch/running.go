@@ -7,7 +7,6 @@ import (
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
-	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/record"
 )
 
@@ -95,7 +94,6 @@ func (l *layout) redirect(hdr []byte, at uint64) error {
 // Running is what it takes to put a plan into a process that runs, and out again. Addresses are as those of [Memory].
 type Running struct {
 	Image    uint64 // Plan.ImageID
-	Session  uint64 // the configuration's path of the recorder's pool, format.ConfigNSession bytes
 	Remote   uint64 // where a thread begins that is to call a routine
 	Attach   uint64 // the routine that starts the runtime
 	Areas    uint64 // ... that tells where stacks are
@@ -122,7 +120,7 @@ func (l *layout) running() (*Running, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: not on this machine", ErrRunning)
 	}
-	r := &Running{Session: l.runtime.config + format.ConfigOSession, Image: l.p.ImageID, Switches: l.switches, Traced: l.traced,
+	r := &Running{Image: l.p.ImageID, Switches: l.switches, Traced: l.traced,
 		fromCopy: l.fromSyscall}
 	for i := range l.pieces {
 		if pc := &l.pieces[i]; pc.name == thunkFrames {

@@ -101,7 +101,7 @@ func (s *session) buffers() (string, error) {
 		s.shared = procfs.SharedFile{Inode: st.Ino, Path: path}
 		s.live = drain.NewLiveness(s.shared)
 		if s.o.Library != nil && !s.foreign() {
-			s.later = newLater(s.shared, s.library)
+			s.later = s.newLater(s.shared)
 			if err := s.later.serve(s.dir.Events); err != nil {
 				s.logf("libraries that are loaded later are not traced: %v", err)
 			}
@@ -125,16 +125,16 @@ func (s *session) buffers() (string, error) {
 	if s.o.Attach != nil {
 		s.attached = &attached{shared: shared}
 		s.attached.loads = loadings{
-			shared: shared, host: s.live.Host, work: s.loaded, logf: s.logf, under: make(map[int]*loading),
+			shared: shared, host: s.live.Asks, work: s.loaded, logf: s.logf, under: make(map[int]*loading),
 		}
 	}
-	s.exes = newExes(shared, s.live.Host, s.processes.saw)
+	s.exes = newExes(shared, s.live.Asks, s.processes.saw)
 	if s.o.Library != nil {
-		s.later = newLater(shared, s.library)
+		s.later = s.newLater(shared)
 	}
 	if s.follows() {
 		s.follow = &follower{
-			o: s.o.Follow, shared: shared, host: s.live.Host, logf: s.logf,
+			o: s.o.Follow, shared: shared, pool: s.pool.FD, asks: s.live.Asks, join: s.live.Join, logf: s.logf,
 			library: s.giveLibrary(),
 			reaped: func(pid int, status syscall.WaitStatus) {
 				if st := s.started.Load(); st != nil { // else a process that is attached to executes it already

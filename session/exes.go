@@ -24,8 +24,8 @@ import (
 // out, by its build-id.
 type exes struct {
 	shared procfs.SharedFile
-	host   func(pid int) (host int, ok bool) // the id that a process has here
-	saw    func(pid, host int)               // gets the process of each request
+	host   func(pid int, namespace uint64) (host int, ok bool) // the id here of a process that asks
+	saw    func(pid, host int)                                 // gets the process of each request
 
 	mu    sync.Mutex
 	files map[trace.ImageID]*os.File // nil: it has been used
@@ -38,7 +38,7 @@ const (
 	openLimit  = 80 * time.Millisecond // the program waits for a little longer
 )
 
-func newExes(shared procfs.SharedFile, host func(pid int) (int, bool), saw func(pid, host int)) *exes {
+func newExes(shared procfs.SharedFile, host func(int, uint64) (int, bool), saw func(pid, host int)) *exes {
 	return &exes{shared: shared, host: host, saw: saw, files: make(map[trace.ImageID]*os.File)}
 }
 
@@ -47,7 +47,7 @@ func (e *exes) handle(r *drain.Request) uint32 {
 	if r.Kind != format.AskNewImage {
 		return drain.Unsupported
 	}
-	pid, ok := e.host(r.PID)
+	pid, ok := e.host(r.PID, r.NS)
 	if !ok {
 		return drain.Failed
 	}

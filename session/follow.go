@@ -44,7 +44,11 @@ type Follow struct {
 type follower struct {
 	o      *Follow
 	shared procfs.SharedFile
-	host   func(pid int) (host int, ok bool) // the id that a process has here
+	pool   int // the buffer's descriptor
+	// asks returns the id here of a process that has asked.
+	asks func(pid int, namespace uint64) (host int, ok bool)
+	// join is told of processes that are traced and see themselves as inner.
+	join   func(inner, host int)
 	reaped func(pid int, status syscall.WaitStatus)
 	logf   func(format string, args ...any)
 	hooks  tracee.ExecHooks
@@ -61,9 +65,13 @@ type follower struct {
 
 // handle answers a program's request.
 func (f *follower) handle(r *drain.Request) uint32 {
-	pid, ok := f.host(r.PID)
-	if mapped, _ := f.shared.MappedBy(pid); !ok || !mapped || pid != r.PID {
-		return drain.Failed // ids of threads would be others, too
+	pid, ok := f.asks(r.PID, r.NS)
+	if !ok {
+		f.o.Left(fmt.Sprintf("process %d of a PID namespace", r.PID), errNotFound)
+		return drain.Failed
+	}
+	if mapped, _ := f.shared.MappedBy(pid); !mapped {
+		return drain.Failed
 	}
 	var err error
 	switch r.Kind {
@@ -120,6 +128,7 @@ const mostInterpreters = 6
 
 var (
 	errPrivileges = errors.New("it has the privileges of its file, and would lose them")
+	errNotFound   = errors.New("which process it is here is not known, and so not what it executes")
 	errUnknown    = errors.New("whether it has privileges of its file is not known")
 )
 
@@ -192,7 +201,12 @@ func (f *follower) begins(t *tracee.Process, pid int, path string) error {
 	if m == nil {
 		return nil
 	}
-	err := t.InjectExecuted(m)
+	pool := -1
+	if inner, below := procfs.InnerPID(pid); below {
+		f.join(inner, pid)
+		pool = f.pool
+	}
+	err := t.InjectExecuted(m, pool)
 	var died *tracee.EndedError
 	if err != nil && !errors.As(err, &died) && t.Changed() {
 		t.Kill()

@@ -5,6 +5,7 @@ package session
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -62,7 +63,10 @@ func (s *session) library(path string, f *os.File) *os.File {
 // file that it has opened, or nothing.
 type later struct {
 	shared procfs.SharedFile
+	host   func(pid int, namespace uint64) (host int, ok bool) // the id here of a process that asks
 	give   func(path string, f *os.File) *os.File
+	logf   func(format string, args ...any)
+	apart  sync.Once // it is said that some cannot be given a file
 
 	header *pool.Pool // nil: the session's pool has the requests
 	server *drain.Server
@@ -85,8 +89,8 @@ const (
 	mostFD     = 1 << 30
 )
 
-func newLater(shared procfs.SharedFile, give func(string, *os.File) *os.File) *later {
-	return &later{shared: shared, give: give, asks: make(map[ask]chan *os.File)}
+func (s *session) newLater(shared procfs.SharedFile) *later {
+	return &later{shared: shared, host: s.live.Asks, logf: s.logf, give: s.library, asks: make(map[ask]chan *os.File)}
 }
 
 // serve answers the requests of programs that write a file themselves, which have nothing else to ask for.
@@ -122,15 +126,20 @@ func (l *later) end() {
 
 // handle answers a request for what takes the place of a descriptor.
 func (l *later) handle(r *drain.Request) uint32 {
-	if mapped, _ := l.shared.MappedBy(r.PID); !mapped || r.Argument > mostFD {
+	pid, ok := l.host(r.PID, r.NS)
+	if mapped, _ := l.shared.MappedBy(pid); !ok || !mapped || r.Argument > mostFD {
 		return drain.Failed
 	}
-	link := fmt.Sprintf("/proc/%d/fd/%d", r.PID, r.Argument)
+	link := fmt.Sprintf("/proc/%d/fd/%d", pid, r.Argument)
 	path, err := os.Readlink(link)
 	if err != nil {
 		return drain.Failed
 	}
-	a := ask{r.PID, uint32(r.Argument), path}
+	if !sees(pid) {
+		l.apart.Do(func() { l.logf("libraries that processes in a PID namespace load later are not traced") })
+		return drain.Failed
+	}
+	a := ask{pid, uint32(r.Argument), path}
 	c, ok := l.begin(a, link)
 	if !ok {
 		return drain.Failed
@@ -145,6 +154,12 @@ func (l *later) handle(r *drain.Request) uint32 {
 	case <-time.After(laterLimit):
 		return drain.Later
 	}
+}
+
+// sees tells whether a process sees this one in /proc: what it is given it opens there.
+func sees(pid int) bool {
+	self, err := os.Readlink(fmt.Sprintf("/proc/%d/root/proc/self", pid))
+	return err == nil && self == strconv.Itoa(os.Getpid())
 }
 
 // begin returns where the answer to a question comes from, and has it worked on if that has not begun.

@@ -137,13 +137,14 @@ func TestLaterAsks(t *testing.T) {
 	}
 	defer f.Close()
 	proceed := make(chan bool)
-	l := newLater(shared, func(name string, f *os.File) *os.File {
+	give := func(name string, _ *os.File) *os.File {
 		<-proceed
 		if name != path {
 			return nil
 		}
 		return memory
-	})
+	}
+	l := (&session{live: drain.NewLiveness(shared), o: Options{Library: give}}).newLater(shared)
 	request := func(pid int, fd uint64) (uint32, uint64) {
 		r := &drain.Request{Kind: format.AskLibrary, PID: pid, Argument: fd}
 		return l.handle(r), r.Argument

@@ -26,7 +26,7 @@ import (
 // loadings answers such processes.
 type loadings struct {
 	shared procfs.SharedFile
-	host   func(pid int) (host int, ok bool)
+	host   func(pid int, namespace uint64) (host int, ok bool)
 	// work does what is to be done about a process; steps are done by that.
 	work func(pid int, do tracee.Steps) error
 	logf func(format string, args ...any)
@@ -70,7 +70,7 @@ const (
 
 // handle answers a process whose libraries have changed: its argument is the address of a step.
 func (l *loadings) handle(r *drain.Request) uint32 {
-	pid, ok := l.host(r.PID)
+	pid, ok := l.host(r.PID, r.NS)
 	if mapped, _ := l.shared.MappedBy(pid); !ok || !mapped {
 		return drain.Failed
 	}

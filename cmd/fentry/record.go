@@ -66,7 +66,7 @@ its own arguments and environment: it is stopped once, before its first
 instruction, while the tracer is put into its memory. Programs that it
 executes are traced in the same way, all of a build, a script or a test run,
 unless --no-inherit is given; -v says which ones were, and why others were
-not. What runs in another PID namespace, as in a container, is not followed.
+not. In PID namespaces that it makes they have the ids that are seen there.
 Only those made by "fentry patch" are traced in any case. Recording ends when
 the program and the traced processes it leaves behind have ended; a second ^C
 ends it at once.

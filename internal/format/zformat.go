@@ -55,6 +55,7 @@ const (
 	HRecorderNs       = 208 // u64
 	HSilent           = 216 // u32
 	HUnfollowed       = 220 // u32
+	HRequestNs        = 224 // u64
 )
 
 // Values of H_POLICY.

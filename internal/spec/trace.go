@@ -72,6 +72,7 @@ var Header = []Field{
 	{"SILENT", 216, "u32", "", "`HEARTBEAT` when a request was given up, plus 1; as long as that does not change, requests are " +
 		"given up soon"},
 	{"UNFOLLOWED", 220, "u32", "", "requests about programs to be executed that the recorder did not answer in time: these, or what they execute in turn, are not traced"},
+	{"REQUEST_NS", 224, "u64", "", "PID namespace that `REQUEST_PID` is of, as `RECORDER_NS`; 0: not known"},
 }
 
 // Chunk is the header of a chunk.

@@ -70,7 +70,7 @@ hidden u32 request_value(u32 kind, u64 argument, u64 *value)
 	if (!request_server())
 		return FT_ANSWER_NONE;
 	u32 *word = HEADER(u32, FT_H_REQUEST), mine, w;
-	u64 waited = 0;
+	u64 waited = 0, ns = pid_namespace();
 	for (;;) {
 		w = load(word);
 		mine = (w & ~(u32)FT_REQUEST_MASK) + (1U << FT_REQUEST_SHIFT);
@@ -82,6 +82,7 @@ hidden u32 request_value(u32 kind, u64 argument, u64 *value)
 	}
 	*HEADER(u32, FT_H_REQUEST_KIND) = kind;
 	*HEADER(u32, FT_H_REQUEST_PID) = getpid();
+	*HEADER(u64, FT_H_REQUEST_NS) = ns;
 	*HEADER(u64, FT_H_REQUEST_ARGUMENT) = argument;
 	if (!move(word, mine | FT_REQUEST_TAKEN, mine | FT_REQUEST_ASKED))
 		return FT_ANSWER_NONE;

@@ -19,17 +19,29 @@
 
 enum { NONE, OPEN, STRANGER };
 
+/* given is the descriptor that a text is the number of; -1: it is a path. */
+static i64 given(const char *text)
+{
+	i64 fd = 0;
+	for (; *text >= '0' && *text <= '9'; text++)
+		fd = fd * 10 + (*text - '0');
+	return *text ? -1 : fd;
+}
+
 /* open_path opens a recorder's pool or trace file. STRANGER: it is not for this process's
-   user, or not safe to share. */
+   user, or not safe to share. A number is a descriptor, which the recorder has given to this
+   process, because it cannot open what the recorder has: it is in another PID namespace. */
 static int open_path(const char *path)
 {
 	u8 head[FT_H_SCARCE + 4] __attribute__((aligned(8)));
 	struct file_state s;
-	i64 fd = open_at(AT_FDCWD_, path, O_RDWR_, 0);
+	i64 fd = given(path);
+	int found = failed(fd), ok = NONE;
+	if (found)
+		fd = open_at(AT_FDCWD_, path, O_RDWR_, 0);
 	if (failed(fd))
 		return NONE;
-	int ok = NONE;
-	if (failed(file_state(fd, &s)) || !file_is_safe(fd, &s))
+	if (found && (failed(file_state(fd, &s)) || !file_is_safe(fd, &s)))
 		ok = STRANGER;
 	else if (sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0) == (i64)sizeof head && header_ok(head))
 		ok = *(u32 *)(head + FT_H_CHUNKS) ? pool_open(fd, head) : file_join(fd, head, path);

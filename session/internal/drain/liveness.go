@@ -23,7 +23,8 @@ import (
 // under its id is asked for by its id; for others every process that maps the pool, or may
 // do so, is looked at.
 type Liveness struct {
-	shared procfs.SharedFile
+	shared    procfs.SharedFile
+	namespace uint64 // this process's PID namespace
 
 	mu     sync.Mutex
 	leader procfs.Process
@@ -46,7 +47,7 @@ type seen struct {
 }
 
 func NewLiveness(shared procfs.SharedFile) *Liveness {
-	return &Liveness{shared: shared, seen: make(map[int]seen), joined: make(map[int][]procfs.Process)}
+	return &Liveness{shared: shared, namespace: procfs.PIDNamespace(os.Getpid()), seen: make(map[int]seen), joined: make(map[int][]procfs.Process)}
 }
 
 // Start tells which process is the first. It returns when that began.
@@ -83,7 +84,9 @@ func (l *Liveness) Join(inner, host int) {
 	}
 	l.strange = true
 	if s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", host)); err == nil {
-		l.joined[inner] = append(l.livingJoined(inner), procfs.Process{Pid: host, Inner: inner, Start: s.Start})
+		p := procfs.Process{Pid: host, Inner: inner, Start: s.Start}
+		others := slices.DeleteFunc(l.livingJoined(inner), func(old procfs.Process) bool { return old == p })
+		l.joined[inner] = append(others, p)
 	}
 }
 
@@ -96,6 +99,28 @@ func (l *Liveness) livingJoined(inner int) []procfs.Process {
 		l.joined[inner] = ps
 	}
 	return ps
+}
+
+// Asks returns the id here of a process that names itself by pid, in a PID namespace with a number, or one that is not
+// known, 0. ok is false if it is not known.
+func (l *Liveness) Asks(pid int, namespace uint64) (host int, ok bool) {
+	if namespace != 0 && namespace == l.namespace {
+		return pid, true
+	}
+	host, ok = l.Host(pid)
+	if namespace == 0 && ok {
+		return host, ok
+	}
+	if ok && host != pid && l.shared.Is(host, namespace, pid) {
+		return host, true
+	}
+	l.mu.Lock()
+	start := l.leader.Start
+	l.mu.Unlock()
+	if host, ok = l.shared.Inside(namespace, pid, start); ok {
+		l.Join(pid, host)
+	}
+	return host, ok
 }
 
 // Host is the id that a traced process has here which names itself by pid. ok is false if that is not known.

@@ -24,6 +24,7 @@ const (
 type Request struct {
 	Kind     uint32
 	PID      int
+	NS       uint64 // the PID namespace that PID is of; 0: not known
 	Argument uint64 // what handle leaves here goes back with the answer
 }
 
@@ -80,6 +81,7 @@ func (s *Server) answer(word *atomic.Uint32, w uint32) {
 	r := Request{
 		Kind:     s.p.Word(format.HRequestKind).Load(),
 		PID:      int(s.p.Word(format.HRequestPID).Load()),
+		NS:       s.p.Word64(format.HRequestNs).Load(),
 		Argument: s.p.Word64(format.HRequestArgument).Load(),
 	}
 	if word.Load() != w {

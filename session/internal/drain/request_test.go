@@ -68,7 +68,7 @@ func TestServer(t *testing.T) {
 	})
 	post(p, 77, 5, 1234, 1<<40)
 	untilAnswered(t, p, 77)
-	if r := <-got; r != (Request{5, 1234, 1 << 40}) || p.Word(format.HRequestAnswer).Load() != Done {
+	if r := <-got; r != (Request{Kind: 5, PID: 1234, Argument: 1 << 40}) || p.Word(format.HRequestAnswer).Load() != Done {
 		t.Errorf("%+v, answer %d", r, p.Word(format.HRequestAnswer).Load())
 	}
 	if v := p.Word64(format.HRequestArgument).Load(); v != 1<<50|9 {
@@ -119,7 +119,7 @@ func FuzzRequest(f *testing.F) {
 		calls := 0
 		s := NewServer(p, func(r *Request) uint32 {
 			calls++
-			if *r != (Request{kind, int(pid), argument}) {
+			if *r != (Request{Kind: kind, PID: int(pid), Argument: argument}) {
 				t.Errorf("%+v", r)
 			}
 			return Unsupported

@@ -15,6 +15,7 @@ import (
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/session/internal/clock"
 	"github.com/fentry-dev/fentry/session/internal/limits"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -95,7 +96,7 @@ func New(size int64, policy trace.Policy, now clock.Reading, hz uint64) (*Pool, 
 	}
 	p.FD = wellKnownFD(fd)
 	PutHeader(p.Mem, p.N, p.header, policy, trace.LayoutSlots, os.Getpid(), now, hz)
-	le.PutUint64(p.Mem[format.HRecorderNs:], pidNamespace())
+	le.PutUint64(p.Mem[format.HRecorderNs:], procfs.PIDNamespace(os.Getpid()))
 	le.PutUint32(p.Mem[format.HSmallChunks:], uint32(p.Small))
 	le.PutUint32(p.Mem[format.HSmallSize:], smallSize)
 	le.PutUint32(p.Mem[format.HSmallFree:], uint32(p.bits))
@@ -139,18 +140,6 @@ func Open(fd, n, small int) (*Pool, error) {
 		p.alone = true
 	}
 	return p, err
-}
-
-// pidNamespace is the number of this process's PID namespace, 0 if it is not known.
-func pidNamespace() (number uint64) {
-	link, err := os.Readlink("/proc/self/ns/pid")
-	if err != nil {
-		return 0
-	}
-	if _, err := fmt.Sscanf(link, "pid:[%d]", &number); err != nil {
-		return 0
-	}
-	return number
 }
 
 // smallChunks is how many small chunks there are beside n of full size: as many as the

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -296,6 +297,82 @@ func InnerPID(pid int) (inner int, below bool) {
 		return n, true
 	}
 	return pid, false
+}
+
+// PIDNamespace is the number of the PID namespace that a process is in; 0: it is not known.
+func PIDNamespace(pid int) (number uint64) {
+	link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
+	if err != nil {
+		return 0
+	}
+	if _, err := fmt.Sscanf(link, "pid:[%d]", &number); err != nil {
+		return 0
+	}
+	return number
+}
+
+// Inside returns the id here of the process that maps the file, began at start or later, and sees itself as inner in a
+// PID namespace. If the number of that is not known, 0, only one may do so. ok is false if there is none.
+func (f SharedFile) Inside(namespace uint64, inner int, start uint64) (pid int, ok bool) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return 0, false
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return 0, false
+	}
+	for _, name := range slices.Backward(names) { // the newest come last
+		id, err := strconv.Atoi(name)
+		if err != nil || !f.Is(id, namespace, inner) {
+			continue
+		}
+		if s, err := ReadStat("/proc/" + name + "/stat"); err != nil || s.Start < start {
+			continue
+		}
+		if namespace != 0 {
+			return id, true
+		}
+		if ok {
+			return 0, false
+		}
+		pid, ok = id, true
+	}
+	return pid, ok
+}
+
+// Is tells whether a process maps the file and sees itself as inner in a PID namespace, whose number can be unknown, 0.
+func (f SharedFile) Is(pid int, namespace uint64, inner int) bool {
+	if namespace != 0 && PIDNamespace(pid) != namespace {
+		return false
+	}
+	if id, _ := InnerPID(pid); id != inner {
+		return false
+	}
+	mapped, _ := f.MappedBy(pid)
+	return mapped
+}
+
+// Thread is the id here of the thread of a process that sees itself as inner.
+func Thread(pid, inner int) (tid int, err error) {
+	if _, below := InnerPID(pid); !below {
+		_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", pid, inner))
+		return inner, err
+	}
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return 0, err
+	}
+	for _, t := range tasks {
+		if tid, err = strconv.Atoi(t.Name()); err != nil {
+			continue
+		}
+		if id, _ := InnerPID(tid); id == inner {
+			return tid, nil
+		}
+	}
+	return 0, fmt.Errorf("%d has no thread that sees itself as %d", pid, inner)
 }
 
 // Descends tells whether a process is an ancestor of another one.

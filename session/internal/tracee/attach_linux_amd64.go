@@ -418,7 +418,7 @@ func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, po
 		}
 		path := make([]byte, format.ConfigNSession)
 		copy(path, fmt.Sprintf("/proc/thread-self/fd/%d", fd))
-		if err := r.t.WriteAt(path, home.bias+home.m.Running.Session); err != nil {
+		if err := r.t.WriteAt(path, home.bias+home.m.Session); err != nil {
 			return err
 		}
 	}

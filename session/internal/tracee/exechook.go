@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
 // Where programs execute others.
@@ -276,7 +277,7 @@ type ExecCall struct {
 	Path  string
 	Dir   int // descriptor that Path is below; atCwd: the working directory
 	Flags uint32
-	TID   int
+	TID   int // here
 }
 
 const atCwd = -100 // AT_FDCWD
@@ -293,10 +294,8 @@ func ReadExecCall(pid int, addr uint64) (c ExecCall, err error) {
 		return c, err
 	}
 	c = ExecCall{p.text(le.Uint64(b[:])), int(int32(le.Uint32(b[8:]))), le.Uint32(b[12:]), int(le.Uint32(b[16:]))}
-	if _, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", pid, c.TID)); err != nil {
-		return c, err
-	}
-	return c, nil
+	c.TID, err = procfs.Thread(pid, c.TID)
+	return c, err
 }
 
 // File is a path here that leads to what is executed.

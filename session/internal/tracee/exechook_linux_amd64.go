@@ -67,13 +67,27 @@ const (
 	jumpLen = 5
 )
 
-// leadsToCall tells whether there is a jump at an offset that leads to a system call.
+// leadsToCall tells whether there is a jump at an offset that leads to a system call. Of a function that is traced it leads
+// to where the call was, and if that is recorded, another one leads on from there.
 func leadsToCall(code []byte, i int, at func([]byte, int64) error) bool {
-	if i+jumpLen > len(code) || code[i] != jumpOp {
+	if i+jumpLen > len(code) {
 		return false
 	}
-	there := make([]byte, len(wayBack)+jumpLen+len(callInsn))
-	return at(there, int64(i)+jumpLen+int64(int32(le.Uint32(code[i+1:])))) == nil && calls(there)
+	there, far := append([]byte(nil), code[i:i+jumpLen]...), int64(i)
+	for range 2 {
+		if there[0] != jumpOp {
+			return false
+		}
+		far += jumpLen + int64(int32(le.Uint32(there[1:])))
+		there = make([]byte, len(wayBack)+jumpLen+len(callInsn))
+		if at(there, far) != nil {
+			return false
+		}
+		if calls(there) {
+			return true
+		}
+	}
+	return false
 }
 
 // execStubs returns what is to be on the page at an address, and the jumps that lead there.

@@ -34,6 +34,8 @@ func TestFindExecs(t *testing.T) {
 		{"displaced", execve + "\xe9\x04\x00\x00\x00" + "\xcc\xcc\xcc\xcc" + call + behind + behind, []execSite{{0, 59}}},
 		{"recorded", execve + recorded + behind, []execSite{{0, 59}}},
 		{"recorded elsewhere", execve + "\xe9\x01\x00\x00\x00\xcc" + recorded, []execSite{{0, 59}}},
+		{"recorded, displaced", execve + "\xe9\x03\x00\x00\x00" + behind[:3] + "\xe9\x02\x00\x00\x00\xcc\xcc" + recorded, []execSite{{0, 59}}},
+		{"round and round", execve + "\xe9\xfb\xff\xff\xff" + behind + behind, nil},
 		{"another call", "\xb8\x39\x00\x00\x00" + call + behind, nil},
 		{"another register", "\x41" + execve + call + behind, nil},
 		{"no call", execve + "\xc3", nil},

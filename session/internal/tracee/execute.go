@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/patch"
 )
 
@@ -149,13 +152,32 @@ func (t *Process) begun() (err error) {
 	return nil
 }
 
-// InjectExecuted writes the plan's memory into a process that Execute has left at the beginning of the program. If the
+// InjectExecuted writes the plan's memory into a process that Execute has left at the beginning of the program. pool is
+// the recorder's buffer if the process cannot open that by its path, being in a PID namespace; -1: it can. If the
 // error is one of type RefusedError, the program has not been changed in any way that it could notice.
-func (t *Process) InjectExecuted(m *patch.Memory) error {
+func (t *Process) InjectExecuted(m *patch.Memory, pool int) error {
 	// A half-made image must not run, whatever happens to this process.
 	const options = unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACESYSGOOD
 	if err := unix.PtraceSetOptions(t.pid, options); err != nil {
 		return &RefusedError{fmt.Errorf("PTRACE_SETOPTIONS: %w", err)}
 	}
-	return t.withoutSignals(func() error { return t.Inject(m, true) })
+	return t.withoutSignals(func() error {
+		if pool < 0 {
+			return t.Inject(m, true)
+		}
+		t.inside = true
+		fd, err := t.give(pool)
+		if err != nil {
+			return err
+		}
+		given := *m
+		given.RX = slices.Clone(m.RX)
+		name := given.RX[m.Session-m.RXAddr:][:format.ConfigNSession]
+		clear(name)
+		copy(name, strconv.FormatUint(fd, 10))
+		if err = t.Inject(&given, true); err != nil {
+			_, _ = t.syscall(unix.SYS_CLOSE, fd) // else the runtime does
+		}
+		return err
+	})
 }

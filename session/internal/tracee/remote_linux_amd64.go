@@ -314,6 +314,30 @@ func (r *remote) keepThread() error {
 	return err
 }
 
+// hand gives the process a descriptor of a file, and returns its number there. There is room for what that takes at an
+// address in the process. closeFiles closes all that it has been given then.
+func (r *remote) hand(pid, fd int, room uint64) (uint64, error) {
+	const none = ^uint64(0)
+	if err := r.t.WriteAt(le.AppendUint64(nil, none), room); err != nil {
+		return 0, err
+	}
+	if err := r.t.WriteAt(le.AppendUint64(nil, none), room+handRights+handFile); err != nil {
+		return 0, err
+	}
+	r.back.files = []uint64{room, room + 4, room + handRights + handFile}
+	if err := r.back.write(); err != nil {
+		return 0, err
+	}
+	theirs, ours, err := r.t.sockets(r.call, room)
+	if err != nil {
+		return 0, err
+	}
+	if err := send(pid, r.t.pid, int(ours), fd); err != nil {
+		return 0, err
+	}
+	return r.t.receive(r.call, theirs, room)
+}
+
 // closeFiles has the thread close the descriptors that it was given, on its way back.
 func (r *remote) closeFiles() error {
 	if len(r.back.files) == 0 {

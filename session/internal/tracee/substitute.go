@@ -73,7 +73,12 @@ func (t *Process) replaceFD(fd uint64, path string) error {
 		flags = unix.O_CLOEXEC
 	}
 	const cwd = ^uint64(99) // AT_FDCWD
-	got := call("open "+path, unix.SYS_OPENAT, cwd, addr, unix.O_RDONLY)
+	var got uint64
+	if t.inside {
+		got, err = t.giveFile(path)
+	} else {
+		got = call("open "+path, unix.SYS_OPENAT, cwd, addr, unix.O_RDONLY)
+	}
 	call("dup3", unix.SYS_DUP3, got, fd, flags)
 	call("close", unix.SYS_CLOSE, got)
 	if err != nil {

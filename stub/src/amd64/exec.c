@@ -15,6 +15,20 @@ enum { NR_EXECVEAT = 322 };
    dir, which with an empty path is the file itself. */
 struct exec_call { u64 path; i32 dir; u32 flags, tid; };
 
+/* seen says whether the recorder is there: 1, or 0; -1 if it cannot be seen from here: in
+   another PID namespace its id is another process's, or nobody's. */
+static int seen(u32 recorder)
+{
+	u64 ns = *HEADER(u64, FT_H_RECORDER_NS);
+	return ns && ns != pid_namespace() ? -1 : thread_alive(recorder, recorder);
+}
+
+/* silent says whether a request was given up, and nothing heard of the recorder since then. */
+static int silent(void)
+{
+	return load(HEADER(u32, FT_H_SILENT)) == load(HEADER(u32, FT_H_HEARTBEAT)) + 1;
+}
+
 /* fentry_executes is for what is about to be executed. A path that leads nowhere, as many
    do while a shell looks along $PATH, is not worth a question. */
 hidden void fentry_executes(u64 nr, u64 first, u64 second, u64 flags)
@@ -23,7 +37,8 @@ hidden void fentry_executes(u64 nr, u64 first, u64 second, u64 flags)
 	struct exec_call call = { first, AT_FDCWD_, 0, gettid() };
 	if (nr == NR_EXECVEAT)
 		call = (struct exec_call){ second, (i32)first, (u32)flags, gettid() };
-	if (!recorder || !thread_alive(recorder, recorder))
+	int there = recorder ? seen(recorder) : 0;
+	if (!there)
 		return;
 	if (nr != NR_EXECVEAT) {
 		i64 fd = open((const char *)first, O_PATH_ | O_CLOEXEC_, 0);
@@ -32,7 +47,7 @@ hidden void fentry_executes(u64 nr, u64 first, u64 second, u64 flags)
 		close(fd);
 	}
 	struct sigset old = block();
-	if (request(FT_ASK_EXEC, (u64)&call) == FT_ANSWER_NONE)
+	if ((there < 0 && silent()) || request(FT_ASK_EXEC, (u64)&call) == FT_ANSWER_NONE)
 		add(HEADER(u32, FT_H_UNFOLLOWED), 1);
 	unblock(old);
 }
