@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	"session/internal/clock":  {},
 	"session/internal/limits": {},
 	"session/internal/procfs": {},
-	"session/internal/pool":   {"trace", "internal/format", "session/internal/clock", "session/internal/limits"},
+	"session/internal/pool":   {"trace", "internal/format", "session/internal/clock", "session/internal/limits", "session/internal/procfs"},
 	"session/internal/adapt":  {"internal/format", "session/internal/clock", "session/internal/pool"},
 	"session/internal/drain": {"trace", "internal/columns", "internal/format", "session/internal/adapt", "session/internal/clock", "session/internal/pool",
 		"session/internal/procfs"},
