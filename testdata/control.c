@@ -1,6 +1,6 @@
 /* Does what standard input says, a line each: "work N" calls each function N times, "thread N" the same in a new thread,
    "fork N" in a child, "slow" takes a few milliseconds, "load LIBRARY N" calls library_function N times. "busy N" has N
-   threads call leaf without an end, "storm N" fork children. "hold 1" has a word on the stack that leads into the middle of
+   threads do nothing but call empty without an end, "storm N" fork children. "hold 1" has a word on the stack that leads into the middle of
    outer, until "hold 0". "raise N" has a signal come. It answers "done" to each, and ends with status 7. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -48,14 +48,13 @@ NOINLINE int work(int n)
 
 static void *thread(void *n) { return (void *)(long)work((int)(long)n); }
 
+NOINLINE void empty(void) { __asm__ volatile(""); }
+
 static void *busy(void *n)
 {
-	for (;;) {
-		leaf((int)(long)n);
-		for (volatile int i = 0; i < 20; i++)
-			;
-	}
-	return 0;
+	for (;;)
+		empty();
+	return n;
 }
 
 static void *storm(void *n)

@@ -54,9 +54,9 @@ Nobody is stopped, but for some milliseconds when functions get their code back 
 traced again (settle), where libraries that are patched copies (record -L) are loaded, and
 where trigger, arguments, results, current_tracer,
 set_graph_function, max_graph_depth and tracing_thresh change, which need a recording that
-began with the tracer function_graph, on x86-64. The longer threads are in the tracer
-without a break, the longer that takes, up to a tenth of a second; where one does not come
-out of it for five, the set is refused. A function in the middle of whose first
+began with the tracer function_graph, on x86-64. Threads that are always in the tracer
+come out of it then, and calls that they begin in these milliseconds are not recorded;
+where one waits in it for five seconds, the set is refused. A function in the middle of whose first
 instructions a thread is cannot be recorded yet: the answer names it, and it is tried again
 until it is. Of a function the same arguments are
 recorded as long as a recording goes on, or none; errno, and functions of libraries that

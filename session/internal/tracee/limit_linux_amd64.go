@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/internal/format"
 )
 
@@ -16,11 +16,14 @@ import (
 //
 // What the runtime is told is its own to change, in all threads at once: so all are stopped, one of them is made to call the
 // runtime's routine (stub/src/change.c), and the routines that thunks call begin with a jump to those that know of limits,
-// one each and not one a function. None of the threads may be in a thunk or in the runtime then, nor be interrupted there
-// by a handler. Of many threads that do nothing but call there always is one. So those that are outside stay stopped, and
-// the others run until they are outside, too: for moments, as they come out after some instructions, and go in again. They are
-// not led out step by step: if the recorder were killed, a step would end in a signal. Who waits in the tracer, for the
-// recorder, say, keeps all from that; then all are let go, and looked at again.
+// one each and not one a function. None of the threads may be in the runtime then, nor be interrupted there by a handler. In
+// a thunk they may be: an instruction of it is changed as a whole, and what has to be done for a call is done by what it calls.
+// Of many threads that do nothing but call there always is one. So those that are outside stay stopped, and the others run until
+// they are outside, too: for moments, as they come out after some instructions, and go in again. They are not led out step by
+// step: if the recorder were killed, a step would end in a signal. Those that call nothing but empty functions are hardly ever
+// outside, so if a few stops were not enough, all functions are off while one lasts: then who comes out goes in no more.
+// If the recorder is killed in it, the program goes on untraced. Who waits in the tracer, for the recorder, say, keeps all from
+// that; then all are let go, and looked at again.
 
 // ErrLimits: the runtime cannot leave calls out by where they are.
 var ErrLimits = errors.New("calls have no depth in this recording: it needs the tracer function_graph, with a clock")
@@ -39,6 +42,8 @@ const (
 	insideStop = 50 * stopLimit
 	// insideShort is how many short stops there are.
 	insideShort = 20
+	// insideFree is how many stops there are in which functions stay on.
+	insideFree = 1
 )
 
 // detour is a routine of the runtime, and where it is led.
@@ -138,15 +143,31 @@ func (r *Runtime) write(d *detour, code []byte) error {
 	return r.t.WriteAt(code, d.from)
 }
 
-// inside tells whether an address is in a thunk or in a runtime's code.
+// inside tells whether an address is in a runtime's code.
 func (r *Runtime) inside(v uint64) bool {
+	return slices.ContainsFunc(r.Images, func(im RuntimeImage) bool { return v-im.code < im.codeSize })
+}
+
+// shut has all functions off, or as their switches and the process say. All threads are stopped.
+func (r *Runtime) shut(is bool) error {
+	armed, err := r.word32(r.at(format.MeetingOArmed))
+	if is {
+		armed = format.ArmedOff
+	}
 	for i := range r.Images {
 		im := &r.Images[i]
-		if v-im.thunks < uint64(im.Sites)*arch.ThunkSize || v-im.code < im.codeSize {
-			return true
+		if err != nil {
+			return err
+		}
+		if !r.same(im) {
+			continue
+		}
+		var calls uint32 // stay as they are
+		if calls, err = r.word32(im.words + wSyscalls); err == nil {
+			err = r.turn(&turn{im, flip{armed: armed}, calls}, r.put)
 		}
 	}
-	return false
+	return err
 }
 
 // occupies tells whether a thread is there, or has been interrupted there.
@@ -219,7 +240,13 @@ func (r *Runtime) Limit(l Limits) error {
 	defer ts.close()
 	began, pause, limit := time.Now(), leavePause, stopLimit
 	for tries := 1; ; tries++ {
-		err := ts.within(false, func() error {
+		err := ts.within(false, func() (err error) {
+			if tries > insideFree {
+				defer func() { err = errors.Join(err, r.shut(false)) }()
+				if err := r.shut(true); err != nil {
+					return err
+				}
+			}
 			ms, err := r.vacant(ts, limit)
 			if err != nil {
 				return err

@@ -390,8 +390,8 @@ type Limits struct {
 	Acts    func(image uint64) map[uint32][]patch.Act
 }
 
-// ErrInside: there was always a thread in the runtime, so nothing was changed.
-var ErrInside = errors.New("a thread of it is always in the tracer: have it pause meanwhile (tracing_on = 0)")
+// ErrInside: there was always a thread in the runtime, which it does not leave, so nothing was changed.
+var ErrInside = errors.New("a thread of it waits in the tracer")
 
 // liveThread returns the directory of a thread in /proc that has not ended: the first one, as long as there is that.
 func liveThread(pid int) (string, error) {
