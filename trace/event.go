@@ -182,6 +182,9 @@ func (c *cursor) begin() bool {
 		return false
 	}
 	c.dec.commIsNew = false
+	if c.stream != nil {
+		c.stream.name = commString(c.dec.comm[:])
+	}
 	c.captured = nil
 	if c.t.captures {
 		c.captured = c.dec.captured(&c.cur)
@@ -224,6 +227,9 @@ func (c *cursor) follow(w *word) {
 // step handles the word that is due. It returns false when there are no more.
 func (c *cursor) step() bool {
 	w, leaf := &c.cur, c.leaf
+	if c.stream != nil {
+		c.rename()
+	}
 	switch w.code {
 	case wCall:
 		c.follow(w)

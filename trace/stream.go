@@ -151,13 +151,12 @@ func (s *Stream) cursor(t *Trace, k *Task, window int, fn func(*Event) error) (*
 		if k.ParentPID != 0 {
 			c.fl.inherit(nil, k.begin)
 		}
-		st.comm = commString(c.dec.comm[:])
+	}
+	if st.comm == "" {
+		st.comm = c.stream.name
 	}
 	c.fl.sink = c
-	c.ev.Task, c.ev.Comm, c.leaf, c.dec.commIsNew = k, st.comm, st.leaf, false
-	if name := commString(c.dec.comm[:]); name != "" {
-		c.ev.Comm = name
-	}
+	c.ev.Task, c.ev.Comm, c.leaf = k, st.comm, st.leaf
 	return c, nil
 }
 
@@ -215,6 +214,7 @@ type streaming struct {
 	hold     uint64   // counter: a word that is not older waits for the one behind it
 	end      bool
 	seen     uint64
+	name     string // the task's at the word that is due, until that has been handled; "": nothing is said of it
 
 	chunk uint32 // number of the chunk at hand
 	base  int64  // where it begins in the file; 0: none is at hand
@@ -235,6 +235,18 @@ func (s *streaming) missed() uint64 {
 	}
 	s.gaps = 0
 	return uint64(max(n, 1))
+}
+
+// rename tells of the name that the task has got in a chunk that the look before has not seen.
+func (c *cursor) rename() {
+	name := c.stream.name
+	c.stream.name = ""
+	if name == "" || name == c.ev.Comm || c.cur.code == wComm {
+		return
+	}
+	c.ev.Comm = name
+	c.fl.t = c.cur.t
+	c.note(Comm, 0)
 }
 
 // ready tells whether the word that is due can be handled.

@@ -27,6 +27,9 @@ func TestStream(t *testing.T) {
 					}
 					for range 100 {
 						p.run(rng.IntN(60))
+						if rng.IntN(8) == 0 { // which the next chunk says
+							p.k.id.Comm = fmt.Sprint("n", rng.IntN(4))
+						}
 					}
 					p.finish()
 				}
@@ -81,12 +84,15 @@ func (s *streamEvents) add(ev *Event) error {
 	if s.tasks == nil {
 		s.tasks = map[int][]string{}
 	}
-	dur, self := ev.Dur, ev.Self
-	if ev.Kind == Entry {
+	at, dur, self := ev.Time, ev.Dur, ev.Self
+	switch ev.Kind {
+	case Entry:
 		dur, self = 0, 0
+	case Comm:
+		at = 0 // it was before the next event
 	}
 	s.tasks[ev.Task.TID] = append(s.tasks[ev.Task.TID],
-		fmt.Sprint(ev.Kind, ev.Time, ev.Func, ev.Depth, dur, self, ev.Flags&^(FlagLeaf|FlagTail), ev.Count))
+		fmt.Sprint(ev.Kind, at, ev.Func, ev.Depth, dur, self, ev.Flags&^(FlagLeaf|FlagTail), ev.Count, ev.Comm))
 	if ev.Kind == Entry || ev.Kind == Exit {
 		s.recorded++
 	}
