@@ -134,6 +134,43 @@ func TestBlocksWalk(t *testing.T) {
 	}
 }
 
+// TestWalkLate: an entry that a task wrote long after later events is in its window, with an index and without. Blocks
+// between are not visited.
+func TestWalkLate(t *testing.T) {
+	const late = 3 << 30
+	dir := build(t, func(w *Writer) {
+		a, b := w.Task(TaskID{PID: 1, TID: 1, Image: testImage}), w.Task(TaskID{PID: 1, TID: 2, Image: testImage})
+		b.Enter(1700, 3)
+		b.Exit(1800, 3)
+		for i := range uint64(20) {
+			at := 1100 + i*late/20
+			a.Stack(at, 5)
+			a.Enter(at+10, 1)
+			a.Exit(at+20, 1)
+			a.Stack(at+30, 0)
+			a.Flush()
+		}
+		a.Enter(1500, 2)
+		a.Exit(1500+late, 2)
+		a.Flush()
+		b.Flush()
+	})
+	events, err := os.ReadFile(filepath.Join(dir, EventsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, indexed := withBlocks(t, events, blockSizes{2, 0, 3, 1 << 20})
+	for _, o := range []WalkOptions{{To: 900}, {From: 400, To: 600}, {From: 50, To: 2000, Open: true}} {
+		want := seeWalk(plain, o)
+		if !strings.Contains(want, "Time:500") {
+			t.Errorf("%+v: the late entry is missing:\n%s", o, want)
+		}
+		if have := seeWalk(indexed, o); have != want {
+			t.Errorf("%+v: %s", o, cmp.Diff(want, have))
+		}
+	}
+}
+
 // TestRoundTicks checks that bounds are never too small, and close.
 func TestRoundTicks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))

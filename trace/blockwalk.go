@@ -16,6 +16,7 @@ type part struct {
 	runs [][2]int // the first block and the one behind the last, in order
 	due  uint64   // where the current run's first word is in the order of time
 	stop int      // the block behind the last one in the window
+	all  bool     // all events are asked for: those left out are none of the window
 }
 
 // planBlocks has those blocks of tasks read in which the events are that are asked for.
@@ -24,7 +25,7 @@ func (w *walker) planBlocks(o WalkOptions, visit []bool, emit func(*Event) error
 	t := w.t
 	// Of a forked task the index has what is otherwise in its parents' events.
 	forked := func(k *Task) bool { return visit[k.Index] && k.Parent != nil && !visit[k.Parent.Index] }
-	if t.blocks == nil || o.From <= 0 && o.Calls.all() && !slices.ContainsFunc(t.Tasks, forked) {
+	if t.blocks == nil || o.From <= 0 && o.To <= 0 && o.Calls.all() && !slices.ContainsFunc(t.Tasks, forked) {
 		return false
 	}
 	from, to := t.counterBounds(o.From, o.To)
@@ -53,7 +54,7 @@ func (w *walker) planBlocks(o WalkOptions, visit []bool, emit func(*Event) error
 			continue
 		}
 		i = runs[0][0]
-		pt := &part{taskBlocks: tb, runs: runs, stop: len(tb.blocks)}
+		pt := &part{taskBlocks: tb, runs: runs, stop: len(tb.blocks), all: o.Calls.all()}
 		for pt.stop > runs[len(runs)-1][1] && tb.blocks[pt.stop-1].lo > to {
 			pt.stop--
 		}
@@ -71,7 +72,7 @@ func (w *walker) planBlocks(o WalkOptions, visit []bool, emit func(*Event) error
 // events up to counter to that are asked for.
 func (w *walker) runs(k *Task, tb *taskBlocks, i int, to uint64, o WalkOptions) ([][2]int, error) {
 	if o.Calls.all() {
-		return [][2]int{{i, len(tb.blocks)}}, nil
+		return tb.runsTo(i, to, func(int) bool { return true }), nil
 	}
 	wanted := make([]bool, len(tb.blocks))
 	shown := make([]bool, len(tb.blocks)) // inside of roots, if there are any
@@ -97,17 +98,22 @@ func (w *walker) runs(k *Task, tb *taskBlocks, i int, to uint64, o WalkOptions) 
 		wanted[j] = wanted[j] || shown[j]
 	}
 	wanted[i] = wanted[i] || o.From > 0 // the calls that are open when the window begins
-	var runs [][2]int
-	for j := i; j < len(wanted); j++ {
+	return tb.runsTo(i, to, func(j int) bool { return wanted[j] }), err
+}
+
+// runsTo returns the runs of blocks that are wanted, from block i on, in which there may be events up to a counter.
+// Behind one that has none there can be others: an event may be written late.
+func (tb *taskBlocks) runsTo(i int, to uint64, wanted func(int) bool) (runs [][2]int) {
+	for j := i; j < len(tb.blocks); j++ {
 		switch n := len(runs); {
-		case !wanted[j] || tb.blocks[j].lo > to:
+		case !wanted(j) || tb.blocks[j].lo > to:
 		case n > 0 && runs[n-1][1] == j:
 			runs[n-1][1]++
 		default:
 			runs = append(runs, [2]int{j, j + 1})
 		}
 	}
-	return runs, err
+	return runs
 }
 
 // insideRoots takes back what is shown of blocks that do not begin inside of certain functions.
@@ -263,7 +269,7 @@ func (c *cursor) jump() bool {
 
 // skipped emits which calls have ended in blocks that are not visited.
 func (c *cursor) skipped(least map[uint64]int) {
-	if c.emit == nil {
+	if c.emit == nil || c.part.all {
 		return
 	}
 	ev := c.ev

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"math"
 	"slices"
 )
 
@@ -52,6 +53,10 @@ func (t *Trace) emptyWalker(n int) *walker {
 	return &walker{t: t, byTask: make([]*cursor, len(t.Tasks)), paths: map[*Task][]openCall{}, window: windowFor(n)}
 }
 
+// lateTicks is how much later than the end of a window its events can have been written: as many ticks as the low half of
+// a counter has, which is what an event has of its time, a second or two.
+const lateTicks = 1 << 32
+
 // newWalker returns a walker without a plan, which tasks it is to visit, what gets their
 // events, and the counter at which it may stop, 0: at the end.
 func (t *Trace) newWalker(o WalkOptions, fn func(*Event) error) (
@@ -79,7 +84,9 @@ func (t *Trace) newWalker(o WalkOptions, fn func(*Event) error) (
 		w.open, w.from = fn, o.From
 	}
 	if o.To > 0 {
-		stop = t.Clock.Counter(o.To) + 1<<16 // the emit hook has the last word
+		if stop = t.Clock.Counter(o.To) + lateTicks; stop < lateTicks {
+			stop = math.MaxUint64 // the emit hook has the last word
+		}
 	}
 	return w, visit, emit, stop
 }
