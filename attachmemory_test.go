@@ -197,6 +197,42 @@ func TestAttachUndone(t *testing.T) {
 	r.end(t, 7, "right\n")
 }
 
+// The tracer is also taken out of a process that has no descriptor left.
+func TestAttachFull(t *testing.T) {
+	r := start(t, buildStates(t))
+	pid := r.cmd.Process.Pid
+	before, files, _ := state(t, pid)
+	ctx, end := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Policy: trace.PolicyDrop, Overhead: -1}
+	go func() {
+		_, err := fentry.Attach(ctx, []int{pid}, o)
+		ended <- err
+	}()
+	waitFor(t, "recording", func() int {
+		if _, err := session.Control(pid, "status"); err == nil {
+			return 1
+		}
+		select {
+		case err := <-ended:
+			t.Skip(err)
+		default:
+		}
+		return 0
+	})
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(files), Max: uint64(files)}, nil); err != nil {
+		t.Skip(err)
+	}
+	end()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if maps, fds, _ := state(t, pid); maps != before || fds != files {
+		t.Errorf("it has changed: %d descriptors, %d before\n%s\n%s", fds, files, before, maps)
+	}
+	r.end(t, 7, "right\n")
+}
+
 // A program that has memory where the plan's usually is gets it elsewhere; also if it maps that while it is attached to.
 func TestAttachTaken(t *testing.T) {
 	programs := map[string]string{}

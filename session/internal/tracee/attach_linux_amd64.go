@@ -196,7 +196,7 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 	if err == nil {
 		// Children are found by the pool, which the program's runtime maps: they get all that is mapped, or nothing.
 		err = ts.within(!home, func() error {
-			return ts.calling(ms, func(r *remote) error { return b.start(r, ts.pid, stack, ts.aux, pool) })
+			return ts.calling(ms, func(r *remote) error { return b.start(r, stack, ts.aux, pool) })
 		})
 	}
 	if errors.Is(err, errNoAnswer) {
@@ -302,6 +302,7 @@ func (ts *threads) calling(ms []mapping, do func(*remote) error) error {
 		return err
 	}
 	if err = do(r); errors.Is(err, errNoAnswer) {
+		r.forsake()
 		return err
 	}
 	if eerr := r.end(); err == nil {
@@ -401,7 +402,7 @@ func ownPages(mem arch.Memory, edits []arch.Edit) error {
 }
 
 // start has a thread start the runtime, which the libraries' plans join. Nothing leads there yet.
-func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, pool int) (err error) {
+func (a *Attachment) start(r *remote, stack remoteStack, aux []byte, pool int) (err error) {
 	// argc, no arguments, no environment, and the auxiliary vector.
 	top := (stack.hi - 4*PageSize) &^ 15
 	if len(aux) > mostAux {
@@ -412,7 +413,10 @@ func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, po
 	}
 	home := a.images[0]
 	if home.library == nil {
-		fd, err := r.hand(pid, pool, stack.lo+remoteRoom)
+		if err := r.connect(stack.lo + remoteRoom); err != nil {
+			return err
+		}
+		fd, err := r.hand(pool)
 		if err != nil {
 			return err
 		}
@@ -425,7 +429,7 @@ func (a *Attachment) start(r *remote, pid int, stack remoteStack, aux []byte, po
 	a.started = true
 	defer func() {
 		if err == nil {
-			err = r.closeFiles()
+			err = r.hangUp()
 		}
 		if err == nil {
 			err = r.unmapStack(stack)

@@ -471,11 +471,19 @@ func interrupted(mem *Process, at uint64) bool {
 		bytes.Equal(code, []byte{0x48, 0xc7, 0xc0, unix.SYS_RT_SIGRETURN, 0, 0, 0, 0x0f, 0x05})
 }
 
-// quit has the runtime unmap what it has mapped. It returns false if it must stay.
+// quit has the runtime unmap what it has mapped. It returns false if it must stay. All threads are stopped.
 func (a *Attachment) quit(r *remote, stack remoteStack) (bool, error) {
 	home := a.images[0]
 	run := home.m.Running
+	if r.connect(stack.lo+remoteRoom) != nil { // perhaps it has no room for one more descriptor: then it takes longer
+		if err := r.hangUp(); err != nil {
+			return false, err
+		}
+	}
 	left, err := r.run(stack, home.bias+run.Remote, home.bias+run.Leave, stack.hi-PageSize, uint64(len(a.images)))
+	if err == nil {
+		err = r.hangUp()
+	}
 	return err == nil && left != 0, err
 }
 

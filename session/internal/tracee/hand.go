@@ -32,7 +32,7 @@ func (t *Process) give(fd int) (got uint64, err error) {
 	}
 	theirs, ours, err := t.sockets(t.syscall, room)
 	if err == nil {
-		if err = send(t.pid, t.pid, int(ours), fd); err == nil {
+		if err = pass(t.pid, int(ours), fd); err == nil {
 			got, err = t.receive(t.syscall, theirs, room)
 		}
 		for _, socket := range []uint64{theirs, ours} {
@@ -78,28 +78,46 @@ func (t *Process) sockets(call caller, room uint64) (theirs, ours uint64, err er
 	return uint64(le.Uint32(b)), uint64(le.Uint32(b[4:])), nil
 }
 
-// send sends a descriptor through a socket that a process has, of which a thread is stopped.
-func send(pid, tid, socket, fd int) error {
+// take returns a socket that a process has made, of which a thread is stopped.
+func take(pid, tid, socket int) (int, error) {
 	const thread = unix.O_EXCL // PIDFD_THREAD, from Linux 6.9: the first thread can have ended
 	p, err := unix.PidfdOpen(tid, thread)
 	if err != nil {
 		p, err = unix.PidfdOpen(pid, 0)
 	}
 	if err != nil {
-		return fmt.Errorf("pidfd_open: %w", err)
+		return -1, fmt.Errorf("pidfd_open: %w", err)
 	}
 	defer unix.Close(p)
 	s, err := unix.PidfdGetfd(p, socket, 0)
 	if err != nil {
-		return fmt.Errorf("pidfd_getfd: %w", err)
+		return -1, fmt.Errorf("pidfd_getfd: %w", err)
 	}
-	defer unix.Close(s)
 	// Its number was in the process's memory, where other threads can write any.
 	made, err := unix.GetsockoptUcred(s, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil || int(made.Pid) != pid {
-		return errors.Join(errors.New("the process has changed a descriptor"), err)
+		unix.Close(s)
+		return -1, errors.Join(errors.New("the process has changed a descriptor"), err)
 	}
-	return unix.Sendmsg(s, []byte{0}, unix.UnixRights(fd), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	return s, nil
+}
+
+// pass sends a descriptor through a socket that a process has, which is stopped.
+func pass(pid, socket, fd int) error {
+	line, err := take(pid, pid, socket)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(line)
+	return sendFile(line, fd)
+}
+
+// sendFile sends a descriptor through a socket.
+func sendFile(socket, fd int) error {
+	if err := unix.Sendmsg(socket, []byte{0}, unix.UnixRights(fd), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL); err != nil {
+		return fmt.Errorf("a file for the process: %w", err)
+	}
+	return nil
 }
 
 // receive has the process take a descriptor from a socket.

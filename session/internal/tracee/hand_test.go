@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process that changes the number of the socket that it is sent a file through gets an error, and does not keep whoever
-// sends.
-func TestSendElsewhere(t *testing.T) {
+// A process that changes the number of the socket that is taken of it gets an error, and does not keep whoever hands it a
+// file.
+func TestTakeElsewhere(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -29,12 +29,19 @@ func TestSendElsewhere(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	for name, fd := range map[string]int{"full": pair[0], "pipe": int(w.Fd())} {
-		sent := make(chan error, 1)
-		go func() { sent <- send(os.Getpid(), unix.Gettid(), fd, 0) }()
-		select {
-		case err := <-sent:
+		taken := make(chan error, 1)
+		go func() {
+			line, err := take(os.Getpid(), unix.Gettid(), fd)
 			if err == nil {
-				t.Errorf("%s: sent", name)
+				err = sendFile(line, 0)
+				unix.Close(line)
+			}
+			taken <- err
+		}()
+		select {
+		case err := <-taken:
+			if err == nil {
+				t.Errorf("%s: handed", name)
 			}
 			t.Log(name, err)
 		case <-time.After(time.Minute):

@@ -13,7 +13,8 @@ import (
 // The way back of a thread that a recorder makes calls with: code that it goes through by itself if the recorder is killed.
 //
 //	syscall                    ; a call that the recorder has it make
-//	mov $fd, %rdi ...          ; descriptors are closed that it was given meanwhile
+//	sendto, recvfrom           ; a routine that was called has returned: the recorder hears it, and stops the thread
+//	xchg $-1, fd; close ...    ; descriptors are closed that it was given meanwhile, once
 //	lea flags(%rip), %rsp      ; flags and registers are what they were
 //	popf
 //	mov $sp, %rsp
@@ -32,8 +33,11 @@ type lifeline struct {
 	at   uint64
 	regs *registers // to go on with
 	mask uint64
-	// files are addresses of words with descriptors that are closed on the way.
+	// files are addresses of words with descriptors that are closed on the way, and then -1.
 	files []uint64
+	// socket is a descriptor by which the thread says that it comes from a routine; room is for what it hears.
+	socket int
+	room   uint64
 
 	startAt, endAt int // behind at: where it begins, and behind the call that restores the mask
 }
@@ -43,9 +47,14 @@ const lifelineSize, mostFiles = 384, 3
 
 var errNoLifeline = errors.New("no room behind its code for what leads a thread back")
 
-func (w *lifeline) call() uint64  { return w.at }
-func (w *lifeline) start() uint64 { return w.at + uint64(w.startAt) }
-func (w *lifeline) end() uint64   { return w.at + uint64(w.endAt) }
+func (w *lifeline) call() uint64       { return w.at }
+func (w *lifeline) say() uint64        { return w.at + uint64(len(syscallInsn)) }
+func (w *lifeline) start() uint64      { return w.at + uint64(w.startAt) }
+func (w *lifeline) close(i int) uint64 { return w.start() + uint64(i*closeSize) }
+func (w *lifeline) end() uint64        { return w.at + uint64(w.endAt) }
+
+// closeSize is the length of the code that closes a file.
+const closeSize = 23
 
 // code is the machine code.
 func (w *lifeline) code() []byte {
@@ -66,27 +75,40 @@ func (w *lifeline) code() []byte {
 	constant := func(rex, op byte, v uint64) { b = le.AppendUint64(append(b, rex, op), v) }
 
 	add(syscallInsn...)
-	w.startAt = len(b)
-	for _, f := range w.files {
+	add(0xbf)                                // mov $socket, %edi
+	b = le.AppendUint32(b, uint32(w.socket)) //
+	constant(0x48, 0xbe, w.room)             // mov $room, %rsi
+	add(0xba, 1, 0, 0, 0)                    // mov $1, %edx
+	add(0x41, 0xba, 0, unix.MSG_NOSIGNAL>>8) // mov $MSG_NOSIGNAL, %r10d
+	add(0, 0, 0x45, 0x31, 0xc0)              // xor %r8d, %r8d
+	add(0x45, 0x31, 0xc9)                    // xor %r9d, %r9d
+	add(0xb8, unix.SYS_SENDTO, 0, 0, 0)      // mov $SYS_sendto, %eax
+	add(syscallInsn...)                      //
+	add(0x45, 0x31, 0xd2)                    // xor %r10d, %r10d
+	add(0xb8, unix.SYS_RECVFROM, 0, 0, 0)    // mov $SYS_recvfrom, %eax
+	add(syscallInsn...)                      //
+	w.startAt = len(b)                       //
+	for _, f := range w.files {              //
 		constant(0x48, 0xbf, f)            // mov $f, %rdi
-		add(0x8b, 0x3f)                    // mov (%rdi), %edi
+		add(0x83, 0xc8, 0xff)              // or $-1, %eax
+		add(0x87, 0x07)                    // xchg %eax, (%rdi)
+		add(0x97)                          // xchg %eax, %edi
 		add(0xb8, unix.SYS_CLOSE, 0, 0, 0) // mov $SYS_close, %eax
 		add(syscallInsn...)                //
 	}
-	const closes = 19
-	add(bytes.Repeat([]byte{0x90}, w.startAt+mostFiles*closes-len(b))...) // what follows stays where it is
-	add(0x48, 0x8d, 0x25)                                                 // lea flags(%rip), %rsp
-	relative(flagsAt)                                                     //
-	add(0x9d)                                                             // popf
-	constant(0x48, 0xbc, regs.Rsp)                                        // mov $sp, %rsp
-	add(0xb8, unix.SYS_RT_SIGPROCMASK, 0, 0, 0)                           // mov $SYS_rt_sigprocmask, %eax
-	add(0xbf, unix.SIG_SETMASK, 0, 0, 0)                                  // mov $SIG_SETMASK, %edi
-	add(0x48, 0x8d, 0x35)                                                 // lea mask(%rip), %rsi
-	relative(maskAt)                                                      //
-	add(0xba, 0, 0, 0, 0)                                                 // mov $0, %edx
-	add(0x41, 0xba, 8, 0, 0, 0)                                           // mov $8, %r10d
-	add(syscallInsn...)                                                   //
-	w.endAt = len(b)                                                      //
+	add(bytes.Repeat([]byte{0x90}, w.startAt+mostFiles*closeSize-len(b))...) // what follows stays where it is
+	add(0x48, 0x8d, 0x25)                                                    // lea flags(%rip), %rsp
+	relative(flagsAt)                                                        //
+	add(0x9d)                                                                // popf
+	constant(0x48, 0xbc, regs.Rsp)                                           // mov $sp, %rsp
+	add(0xb8, unix.SYS_RT_SIGPROCMASK, 0, 0, 0)                              // mov $SYS_rt_sigprocmask, %eax
+	add(0xbf, unix.SIG_SETMASK, 0, 0, 0)                                     // mov $SIG_SETMASK, %edi
+	add(0x48, 0x8d, 0x35)                                                    // lea mask(%rip), %rsi
+	relative(maskAt)                                                         //
+	add(0xba, 0, 0, 0, 0)                                                    // mov $0, %edx
+	add(0x41, 0xba, 8, 0, 0, 0)                                              // mov $8, %r10d
+	add(syscallInsn...)                                                      //
+	w.endAt = len(b)                                                         //
 	for _, m := range []struct {
 		rex, op byte
 		v       uint64
@@ -108,15 +130,6 @@ func (w *lifeline) code() []byte {
 
 // write writes it: it lies in one page, so whoever is killed meanwhile has written all or nothing.
 func (w *lifeline) write() error { return w.mem.WriteAt(w.code(), w.at) }
-
-// forget is for a thread that is at the end: it does not close descriptors again.
-func (w *lifeline) forget() error {
-	if len(w.files) == 0 {
-		return nil
-	}
-	w.files = nil
-	return w.write()
-}
 
 // erase leaves the place as it was.
 func (w *lifeline) erase() error { return w.mem.WriteAt(make([]byte, lifelineSize), w.at) }

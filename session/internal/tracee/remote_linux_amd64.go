@@ -26,9 +26,11 @@ import (
 // that signal. At the end the thread is in the same kind of stop as at the beginning: only on the way out of that does the
 // kernel look whether a system call is to be made again.
 type remote struct {
+	pid  int
 	t    *thread
 	back *lifeline
 	mask uint64
+	line int // by which the thread says that it comes from a routine (connect); -1: it is followed
 }
 
 // remoteLimit bounds for how long a call may wait. A thread that waits for a processor gets remoteTries of it: how long
@@ -47,7 +49,7 @@ var errNoAnswer = errors.New("the runtime does not answer in the process, and st
 
 // remote takes a thread for such calls: one that can make them unnoticed. ms are the process's mappings.
 func (ts *threads) remote(ms []mapping) (*remote, error) {
-	r := &remote{}
+	r := &remote{pid: ts.pid, line: -1}
 	const restartBlock = ^uint64(516 - 1) // how long it still waits is kept in one place a thread
 	for _, t := range ts.all {
 		if r.t != nil && r.t.regs.Rax != restartBlock {
@@ -136,21 +138,24 @@ func (r *registers) returned(behind uint64) bool {
 	return r.pc() == behind && v != int64(unix.ENOSYS) && (v < firstRestart || v > lastRestart)
 }
 
-// next goes on to the next stop at a system call. A SIGSTOP, which nobody can block, stops the others at once, and this
-// thread when it is let go.
-func (r *remote) next() error {
+// next goes on to the next stop at a system call.
+func (r *remote) next() error { return r.goOn(unix.PTRACE_SYSCALL, rest) }
+
+// goOn has the thread go on to a stop at a system call, or until pause says that there is no more to wait for. A SIGSTOP,
+// which nobody can block, stops the others at once, and this thread when it is let go.
+func (r *remote) goOn(how uintptr, pause func(looks int) bool) error {
 	for signal := syscall.Signal(0); ; {
-		if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_SYSCALL, uintptr(r.t.pid), 0, uintptr(signal), 0, 0); errno != 0 {
+		if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, how, uintptr(r.t.pid), 0, uintptr(signal), 0, 0); errno != 0 {
 			return ErrEnded
 		}
 		signal = 0
-		ws, err := r.await()
+		ws, err := r.await(pause)
 		switch s := ws.StopSignal(); {
 		case err != nil:
 			return err
-		case ws>>16 == unix.PTRACE_EVENT_STOP:
-		case s == syscallTrap:
+		case ws == 0 || s == syscallTrap:
 			return nil
+		case ws>>16 == unix.PTRACE_EVENT_STOP:
 		case s == syscall.SIGSTOP:
 			signal = s
 		default:
@@ -159,10 +164,10 @@ func (r *remote) next() error {
 	}
 }
 
-// await waits for any stop. The error is errStuck if none comes.
-func (r *remote) await() (ws syscall.WaitStatus, err error) {
+// await waits for any stop, or until pause ends that: then ws is 0. The error is errStuck if none comes.
+func (r *remote) await(pause func(looks int) bool) (ws syscall.WaitStatus, err error) {
 	for range remoteTries {
-		if ws, err = r.t.awaitAny(time.Now().Add(remoteLimit)); err != errBusy {
+		if ws, err = r.t.awaitOr(time.Now().Add(remoteLimit), pause); err != errBusy {
 			return ws, err
 		}
 		if s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", r.t.pid)); err != nil || s.State == 'S' {
@@ -241,11 +246,19 @@ func (r *remote) run(s remoteStack, entry, routine, sp uint64, args ...uint64) (
 		regs.Eflags &^= directionAndTrap
 		regs.Rsp, regs.Rbx, regs.Rdi, regs.Rsi = sp, s.lo, a[0], a[1]
 		regs.R12, regs.R13 = routine, r.back.start()
+		if r.line >= 0 {
+			regs.R13 = r.back.say()
+		}
 	})
 	if err != nil {
 		return 0, err
 	}
-	if err = r.goBack(); err == errStuck {
+	if r.line >= 0 {
+		err = r.hear()
+	} else {
+		err = r.goBack()
+	}
+	if err == errStuck {
 		err = errNoAnswer
 	}
 	word := make([]byte, 16)
@@ -253,6 +266,20 @@ func (r *remote) run(s remoteStack, entry, routine, sp uint64, args ...uint64) (
 		err = ErrEnded
 	}
 	return le.Uint64(word[8:]), err
+}
+
+// hear has the thread go on until it says that it comes from a routine, and stops it there, where it waits.
+func (r *remote) hear() error {
+	const look = 1 // ms: whether it has stopped, or ended
+	err := r.goOn(unix.PTRACE_CONT, func(int) bool {
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(r.line), Events: unix.POLLIN}}, look)
+		n, _, err := unix.Recvfrom(r.line, make([]byte, 1), unix.MSG_DONTWAIT)
+		return n == 1 && err == nil
+	})
+	if err != nil {
+		return err
+	}
+	return r.interrupt()
 }
 
 // goBack has the thread go on until it is about to leave the way back, and keeps it there.
@@ -269,9 +296,6 @@ func (r *remote) goBack() error {
 			continue
 		}
 		// The call that restores the mask is about to be made. It is not made, and then the way back begins again.
-		if err := r.back.forget(); err != nil {
-			return err
-		}
 		now.noRestart()
 		now.setPC(r.back.start())
 		if err := r.t.setRegisters(now); err != nil {
@@ -288,7 +312,7 @@ func (r *remote) interrupt() error {
 		return err
 	}
 	for {
-		ws, err := r.await()
+		ws, err := r.await(rest)
 		if err != nil || ws>>16 == unix.PTRACE_EVENT_STOP || ws.StopSignal() == syscallTrap {
 			return err
 		}
@@ -314,44 +338,9 @@ func (r *remote) keepThread() error {
 	return err
 }
 
-// hand gives the process a descriptor of a file, and returns its number there. There is room for what that takes at an
-// address in the process. closeFiles closes all that it has been given then.
-func (r *remote) hand(pid, fd int, room uint64) (uint64, error) {
-	const none = ^uint64(0)
-	if err := r.t.WriteAt(le.AppendUint64(nil, none), room); err != nil {
-		return 0, err
-	}
-	if err := r.t.WriteAt(le.AppendUint64(nil, none), room+handRights+handFile); err != nil {
-		return 0, err
-	}
-	r.back.files = []uint64{room, room + 4, room + handRights + handFile}
-	if err := r.back.write(); err != nil {
-		return 0, err
-	}
-	theirs, ours, err := r.t.sockets(r.call, room)
-	if err != nil {
-		return 0, err
-	}
-	if err := send(pid, r.t.pid, int(ours), fd); err != nil {
-		return 0, err
-	}
-	return r.t.receive(r.call, theirs, room)
-}
-
-// closeFiles has the thread close the descriptors that it was given, on its way back.
-func (r *remote) closeFiles() error {
-	if len(r.back.files) == 0 {
-		return nil
-	}
-	if err := r.lead(func(*registers) {}); err != nil {
-		return err
-	}
-	return r.goBack()
-}
-
 // end puts the thread back to where it was.
 func (r *remote) end() error {
-	if err := r.closeFiles(); err != nil {
+	if err := r.hangUp(); err != nil {
 		return err
 	}
 	// It stands behind a system call. The kernel does not go on with another one from there.

@@ -305,6 +305,11 @@ func (t *Process) awaitStop(deadline time.Time) error {
 
 // awaitAny waits for any stop, until a deadline: then the error is errBusy.
 func (t *Process) awaitAny(deadline time.Time) (ws syscall.WaitStatus, err error) {
+	return t.awaitOr(deadline, rest)
+}
+
+// awaitOr waits for any stop, until a deadline, or until pause says that there is no more to wait for: then ws is 0.
+func (t *Process) awaitOr(deadline time.Time, pause func(looks int) bool) (ws syscall.WaitStatus, err error) {
 	for looks := 0; ; looks++ {
 		ws, err := t.look()
 		switch {
@@ -315,7 +320,9 @@ func (t *Process) awaitAny(deadline time.Time) (ws syscall.WaitStatus, err error
 			if time.Now().After(deadline) {
 				return ws, errBusy
 			}
-			rest(looks)
+			if pause(looks) {
+				return 0, nil
+			}
 		case !ws.Stopped():
 			return ws, ErrEnded
 		default:
@@ -342,12 +349,13 @@ func (t *Process) look() (ws syscall.WaitStatus, err error) {
 }
 
 // rest lets others run for a moment: a look costs less than a sleep, at first.
-func rest(looks int) {
+func rest(looks int) (end bool) {
 	if looks < 20 {
 		runtime.Gosched()
-		return
+	} else {
+		_ = unix.Nanosleep(&unix.Timespec{Nsec: 20_000}, nil)
 	}
-	_ = unix.Nanosleep(&unix.Timespec{Nsec: 20_000}, nil)
+	return false
 }
 
 // runOn lets some of the threads go on for a moment, while the others stay stopped. It returns those that have not ended.

@@ -1,0 +1,86 @@
+package tracee
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// A line to a stopped process: one of a pair of sockets that it makes.
+//
+// By the other one it is handed files (hand.go), and the thread that makes calls says that it comes from a routine. Then it
+// waits there, until the recorder has stopped it, or is no more: nobody else has the recorder's end.
+
+// connect makes a line, for which there is room at an address in the process. hangUp ends it, and closes all that the process
+// has been given.
+func (r *remote) connect(room uint64) error {
+	const none = ^uint64(0)
+	if err := r.t.WriteAt(le.AppendUint64(nil, none), room); err != nil {
+		return err
+	}
+	if err := r.t.WriteAt(le.AppendUint64(nil, none), room+handRights+handFile); err != nil {
+		return err
+	}
+	r.back.files = []uint64{room + 4, room, room + handRights + handFile}
+	if err := r.back.write(); err != nil {
+		return err
+	}
+	theirs, ours, err := r.t.sockets(r.call, room)
+	if err != nil {
+		return err
+	}
+	line, err := take(r.pid, r.t.pid, int(ours))
+	if err == nil {
+		err = r.closeFile(0)
+	}
+	if err != nil {
+		_ = unix.Close(line) // perhaps -1
+		return err
+	}
+	r.line, r.back.socket, r.back.room = line, int(theirs), room+handByte
+	return r.back.write()
+}
+
+// hangUp ends the line, and has the process close what it was given.
+func (r *remote) hangUp() (err error) {
+	for i := range r.back.files {
+		err = errors.Join(err, r.closeFile(i))
+	}
+	r.forsake()
+	if err != nil || len(r.back.files) == 0 {
+		return err
+	}
+	r.back.files = nil // where these are is unmapped soon
+	return r.back.write()
+}
+
+// forsake ends the line: a thread that waits for the recorder, or will, goes back by itself.
+func (r *remote) forsake() {
+	if r.line >= 0 {
+		_ = unix.Close(r.line)
+		r.line = -1
+	}
+}
+
+// closeFile has the process close one of its files, unless it has.
+func (r *remote) closeFile(i int) error {
+	b := make([]byte, 4)
+	if err := r.t.ReadAt(b, r.back.files[i]); err != nil || int32(le.Uint32(b)) < 0 {
+		return err
+	}
+	err := r.lead(func(regs *registers) { regs.setPC(r.back.close(i)) })
+	for range 2 { // its beginning, its end
+		if err == nil {
+			err = r.next()
+		}
+	}
+	return err
+}
+
+// hand gives the process a descriptor of a file, by the line, and returns its number there.
+func (r *remote) hand(fd int) (uint64, error) {
+	if err := sendFile(r.line, fd); err != nil {
+		return 0, err
+	}
+	return r.t.receive(r.call, uint64(r.back.socket), r.back.room-handByte)
+}
