@@ -220,7 +220,8 @@ func TestAttachFull(t *testing.T) {
 		}
 		return 0
 	})
-	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(files), Max: uint64(files)}, nil); err != nil {
+	const standard = 3 // that it has; others it has somewhere above these
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: standard, Max: standard}, nil); err != nil {
 		t.Skip(err)
 	}
 	end()
