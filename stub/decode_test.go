@@ -234,7 +234,9 @@ func decode(b []byte, sites []string, guests ...map[uint64][]string) (*events, e
 					s := k.stacks[k.stack]
 					switch code {
 					case 16:
-						k.high = arg >> 32
+						if arg != 0 {
+							k.high = arg >> 32
+						}
 					case 18:
 						n := min(int(arg), len(s))
 						if n < int(arg) {

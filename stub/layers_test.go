@@ -39,6 +39,7 @@ var layers = []string{
 	"recorder",  // ... a recorder that is found in a directory
 	"directory", // ... and the directory of that file
 	"chunk",     // events and what they are written to
+	"ahead",     // ... chunks that were taken beforehand
 	"profile",   // tables of counts
 	"blocks",    // the threads' control blocks
 	"stack",     // stacks and their shadow

@@ -45,8 +45,8 @@ const (
 // Words of a thread's block: stub/src/layout.h has the same.
 const (
 	blockOwner     = 0
-	blockNext      = 8
-	blockEnd       = 16
+	blockNext      = 16
+	blockEnd       = 24
 	blockHigh      = 40
 	blockGoroutine = 128
 )

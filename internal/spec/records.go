@@ -89,7 +89,7 @@ var Records = []Record{
 		{"SIZE", 8, "u64", "bytes", "up to the end of the last one"}, {"BIAS", 16, "u64", "", "load address minus link address"},
 		{"FILE", 24, "text", "", "build-id in hex digits, a space, and the path"}},
 		"A program or library is mapped in the process. It comes before the first FRAMES of the chunk with an address there."},
-	{"SYNC", 16, []Field{{"COUNTER", 0, "u64", "ticks", "the full counter"}},
+	{"SYNC", 16, []Field{{"COUNTER", 0, "u64", "ticks", "the full counter; 0: none, the record fills words that were left"}},
 		"Gives the high half of the counter. Written before the first event whose high half is not that of the event " +
 			"before it (or of the chunk header)."},
 	{"LOST", 17, []Field{{"COUNT", 0, "u64", "events", "how many"}},

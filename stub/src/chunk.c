@@ -15,6 +15,7 @@
    the trace, the scrap. It counts what has gone there whenever it comes to a slow path, in
    the file's header, and moves that to its own count with its next chunk. If it never comes
    again, some events were not counted, and meanwhile the header says so (UNCOUNTED). */
+#include "ahead.h"
 #include "chunk.h"
 #include "configuration.h"
 #include "costly.h"
@@ -30,6 +31,22 @@ enum { FIRST_PACE = 16 };
 
 enum { LAP = 256 }; /* words at the end of a chunk that are given up for newer ones */
 
+/* set_end says up to where fast paths may write: the last slot that is not to be used. The
+   beginning of a system call needs more than one, and has the slow path while a child runs in
+   the thread's place. */
+static void set_end(struct control *c, u64 end)
+{
+	c->end = end;
+	c->sys_end = c->vforks ? 0 : (end & -8UL) + 16 - SYSCALL_RECORD;
+}
+
+/* forget_ahead has the next chunk, if one is prepared, begun by a slow path: its header is not right any more. */
+hidden void forget_ahead(struct control *c)
+{
+	if (AHEAD && c->chunk.base && c->end & AHEAD_LEFT)
+		set_end(c, c->limit);
+}
+
 /* lose counts n events of this task that are not recorded. */
 hidden void lose(struct control *c, u64 n)
 {
@@ -42,6 +59,7 @@ hidden void lose(struct control *c, u64 n)
 	}
 	c->lost += n;
 	store((u64 *)(c->chunk.base + FT_C_LOST), c->lost);
+	forget_ahead(c);
 }
 
 /* Without a clock an event's time is a sequence number: how far its slot is in the chunk,
@@ -107,15 +125,6 @@ hidden int take_chunk(struct control *c, struct chunk *k, u32 least)
 	if (source.kind == FILE)
 		return file_chunks(k, 1);
 	return 0;
-}
-
-/* set_end says up to where fast paths may write: the last slot that is not to be used. The
-   beginning of a system call needs more than one, and has the slow path while a child runs in
-   the thread's place. */
-static void set_end(struct control *c, u64 end)
-{
-	c->end = end;
-	c->sys_end = c->vforks ? 0 : end + 16 - SYSCALL_RECORD;
 }
 
 /* paced is where fast paths end: at the chunk's end, or before, to look at the time. */
@@ -235,7 +244,7 @@ hidden void give_up_chunks(struct control *c)
 		hand_over(c, &c->old[0]);
 		hand_over(c, &c->chunk);
 	}
-	c->chunk.base = c->old[0].base = c->old[1].base = 0;
+	c->chunk.base = c->old[0].base = c->old[1].base = c->ahead = 0;
 	c->next = c->end = c->sys_end = 0;
 }
 
@@ -252,13 +261,10 @@ hidden void end_chunks(struct control *c)
 	c->next = c->end = c->sys_end = 0;
 }
 
-/* leave_current keeps the current chunk for a while, for writers that a signal handler
+/* keep_current keeps the current chunk, which is sealed, for a while, for writers that a signal handler
    has interrupted before they wrote to their slots, or hands it over at once. */
-static void leave_current(struct control *c)
+static void keep_current(struct control *c)
 {
-	if (!c->chunk.base)
-		return;
-	seal_current(c);
 	hand_over(c, &c->old[1]);
 	if (source.kind == POOL && !pool_keeps(&c->chunk)) {
 		hand_over(c, &c->old[0]);
@@ -268,6 +274,67 @@ static void leave_current(struct control *c)
 	c->old[1] = c->old[0];
 	c->old[0] = c->chunk;
 	c->chunk.base = 0;
+}
+
+static void leave_current(struct control *c)
+{
+	if (!c->chunk.base)
+		return;
+	seal_current(c);
+	keep_current(c);
+}
+
+/* catch_up does what is left to do where the thread has gone ahead. */
+hidden void catch_up(struct control *c)
+{
+	u64 size = c->chunk.size;
+	if (!AHEAD || !c->ahead || c->next - c->chunk.base < size + FT_CHUNK_HEADER)
+		return;
+	while (c->ahead && c->next - c->chunk.base >= size + FT_CHUNK_HEADER) {
+		struct chunk k = { c->chunk.base + size, c->chunk.index + 1, (u32)size };
+		store((u32 *)(c->chunk.base + FT_C_SIZE), (u32)size);
+		keep_current(c);
+		c->chunk = k;
+		c->ahead -= size;
+		c->first += size;
+		c->limit += size;
+		c->number++;
+		c->epoch++;
+	}
+	c->lap = 0;
+	set_end(c, c->end);
+}
+
+/* next_ahead takes the next of the chunks that the thread has taken beforehand. */
+static int next_ahead(struct control *c, struct chunk *k)
+{
+	if (!AHEAD || !c->ahead)
+		return 0;
+	*k = (struct chunk){ c->chunk.base + c->chunk.size, c->chunk.index + 1, c->chunk.size };
+	c->ahead -= c->chunk.size;
+	return 1;
+}
+
+/* take_ahead takes chunks beforehand behind the current one, which has just begun, if the one before, whose numbers began
+   at before, was filled quickly, and prepares those that there are. Where numbers would get another high half, nothing is
+   prepared. Goroutines change stacks without a slow path. */
+static void take_ahead(struct control *c, u64 before)
+{
+	u64 first = c->first, size = c->chunk.size;
+	if (!AHEAD || !clockless() || source.kind != POOL || !c->owner || c->pace || c->vforks || fentry_image.goroutine ||
+	    !before || first - before > size + LATE)
+		return;
+	if (!c->ahead)
+		c->ahead = pool_ahead(&c->chunk, AHEAD);
+	u64 left = c->ahead / size;
+	if (!left || (u32)(first + c->ahead + size) < (u32)first)
+		return;
+	for (u32 i = 0; i < left; i++) {
+		c->first += size;
+		chunk_header(c, c->chunk.base + (i + 1) * size, FT_KIND_EVENTS, fentry_image.id, c->number + i);
+	}
+	c->first = first;
+	set_end(c, ahead_end(c->chunk.base, size, left));
 }
 
 /* begin_chunk begins to write to a new chunk. */
@@ -362,14 +429,15 @@ static int lap(struct control *c)
 static void go_on(struct control *c, u32 words)
 {
 	struct chunk k = { 0 };
-	u64 end = c->chunk.base + c->chunk.size;
+	u64 end = c->chunk.base + c->chunk.size, before = c->first;
 	if (c->chunk.base && c->next > end)
 		c->next = end; /* settle.c */
 	count_scrap(c);
-	if (take_chunk(c, &k, words > 8 ? FT_CHUNK_HEADER + 8 * (words + 8) : 0)) {
+	if (next_ahead(c, &k) || take_chunk(c, &k, words > 8 ? FT_CHUNK_HEADER + 8 * (words + 8) : 0)) {
 		leave_scrap(c);
 		leave_current(c);
 		begin_chunk(c, k);
+		take_ahead(c, before);
 		return;
 	}
 	if (lap(c))
@@ -392,7 +460,7 @@ static int more_room(struct control *c, u32 words)
 {
 	enum { COMM_WORDS = 3 };
 	u64 comm[2] = { c->comm[0], c->comm[1] }, end = c->chunk.base + 8 * (c->end - c->chunk.base);
-	if (c->chunk.base == 0 || c->end == c->limit)
+	if (c->chunk.base == 0 || c->end == c->limit || c->end & AHEAD_LEFT)
 		return 0;
 	if (c->number == 1)
 		sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
@@ -444,8 +512,10 @@ hidden void read_name(struct control *c)
 {
 	u64 comm[2] = { c->comm[0], c->comm[1] };
 	sys(SYS_prctl, PR_GET_NAME_, c->comm, 0, 0, 0, 0);
-	if (comm[0] != c->comm[0] || comm[1] != c->comm[1])
-		record(c, counter(), FT_REC_COMM, c->comm, 2);
+	if (comm[0] == c->comm[0] && comm[1] == c->comm[1])
+		return;
+	forget_ahead(c);
+	record(c, counter(), FT_REC_COMM, c->comm, 2);
 }
 
 /* record1 writes a record with one word of payload. */

@@ -13,6 +13,8 @@ hidden void hand_over(struct control *c, struct chunk *k);
 hidden void chunk_header(struct control *c, u64 base, u32 kind, u64 image, u32 number);
 hidden void give_up_chunks(struct control *c);
 hidden void end_chunks(struct control *c);
+hidden void forget_ahead(struct control *c);
+hidden void catch_up(struct control *c);
 hidden void lose(struct control *c, u64 n);
 hidden void room(struct control *c, u32 words);
 hidden void put(struct control *c, u64 t, u32 id);
@@ -31,7 +33,7 @@ hidden void write_mark(struct control *c, u64 value, const char *text, u32 n);
 static inline int holds(const struct control *c, const u64 *w)
 {
 	u64 at = (u64)w;
-	return c->owner && (at - c->chunk.base < c->chunk.size || at - c->old[0].base < c->old[0].size ||
+	return c->owner && (at - c->chunk.base < c->chunk.size + c->ahead || at - c->old[0].base < c->old[0].size ||
 			    at - c->old[1].base < c->old[1].size);
 }
 

@@ -52,7 +52,11 @@ struct mine { u32 index, number; };
 
 /* The control block of a thread, a page of its own that is zero in a forked child. */
 struct control {
+#if CB_TOP < CB_NEXT
+	u64 owner, top, next, end, lo;
+#else
 	u64 owner, next, end, top, lo;
+#endif
 	u32 high, id_base;
 	u64 shadow[SHADOW_DISTANCES];
 	u64 child;
@@ -72,6 +76,7 @@ struct control {
 	struct chunk chunk;  /* next and end lie in it; base 0: events go nowhere, or to the scrap */
 	u64 limit;           /* last slot of it; end is nearer at first */
 	struct chunk old[2]; /* left, not yet handed over: a writer that a signal interrupted may still hold a slot */
+	u64 ahead;           /* bytes of the chunks behind it that are this thread's already */
 	u64 lap;             /* where in it events are given up for newer ones, 0: nowhere; see chunk.c */
 	u32 scrap;           /* events go to the scrap */
 	u32 number;          /* of chunks so far */

@@ -31,6 +31,13 @@ static const u32 *list(u32 *n)
 	return HEADER(u32, off);
 }
 
+/* recorder_wants says whether the recorder has added something. */
+hidden int recorder_wants(void)
+{
+	u32 n = 0;
+	return list(&n) && n != load(&followed);
+}
+
 /* follow_recorder switches off what the recorder has added to its list. Two threads may do
    the same at once. */
 hidden void follow_recorder(void)

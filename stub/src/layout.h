@@ -7,9 +7,9 @@
 /* struct control: what the fast paths touch, at the thread's control base (gs on amd64,
    a thread-local word on arm64) */
 #define CB_OWNER           0  /* inverted thread pointer of the thread this block belongs to */
-#define CB_NEXT            8  /* next event slot */
-#define CB_END             16 /* first slot that is not to be used */
-#define CB_TOP             24 /* slot of the innermost live frame; see stack.c for the tags */
+/* CB_NEXT, where the machine wants it: next event slot */
+/* CB_END, behind it: first slot that is not to be used; see ahead.h for the tags */
+/* CB_TOP, in the place that is left: slot of the innermost live frame; see stack.c for the tags */
 #define CB_LO              32 /* lowest stack address whose shadow is mapped */
 #define CB_HIGH            40 /* u32: high half of the counter at the last event */
 #define CB_ID_BASE         44 /* u32, arm64: fentry_id_base, loaded with the word before it */

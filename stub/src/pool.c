@@ -111,6 +111,37 @@ static int claim_full(struct chunk *out)
 	return 0;
 }
 
+/* plenty says whether most of the chunks of full size behind chunk k are free. */
+static int plenty(u32 k)
+{
+	enum { LOOK = 32 };
+	u32 free = 0;
+	for (u32 i = 1; i <= LOOK; i++)
+		free += load(chunk_state((k + i) % pool.full)) == FT_STATE_FREE;
+	return pool.full > 2 * LOOK && free >= LOOK * 3 / 4;
+}
+
+/* pool_ahead takes n free chunks, or as many as there are, that lie in a row behind chunk k of full size, and returns how
+   many bytes that is. They are for a thread that will soon need them; where others may, because few are free, it takes none. */
+hidden u64 pool_ahead(const struct chunk *k, u32 n)
+{
+	static u32 pairs;
+	enum { HAS = 1, HAS_NOT };
+	u64 bytes = 0;
+	if (!load(&pairs))
+		store(&pairs, has_pairs() ? HAS : HAS_NOT);
+	if (pairs != HAS || k->index + n >= pool.full || load(HEADER(u32, FT_H_SCARCE)) || !plenty(k->index))
+		return 0;
+	for (u32 i = 1; i <= n; i++, bytes += source.chunk_size) {
+		struct chunk next;
+		u64 base = pool_address(k->index + i, 1);
+		if (base != k->base + i * source.chunk_size || !own(k->index + i, base, &next))
+			break;
+	}
+	store(&search, k->index + 1 + (u32)(bytes / source.chunk_size));
+	return bytes;
+}
+
 /* claim_small takes a free small chunk. */
 static int claim_small(struct chunk *out)
 {

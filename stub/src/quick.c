@@ -23,6 +23,7 @@
 #include "frame.h"
 #include "quick.h"
 #include "stack.h"
+#include "thread.h"
 
 /* LEAST is the words of a record DATA without bytes: what is left of a reservation is made of such records, so at least
    that much is to be left. */
@@ -38,17 +39,6 @@ static const struct action *quick_actions(struct function f, u32 *n)
 	u32 from = index[0] ^ ACTIONS_QUICK;
 	*n = (index[1] & ~ACTIONS_QUICK) - from;
 	return from & ACTIONS_QUICK ? 0 : acting_table(all) + from;
-}
-
-/* quick_block returns this thread's block where a fast path would find it; else 0. */
-hidden struct control *quick_block(void)
-{
-	if (OWN_BASE ? has_base() : load(&based) && !load(&fentry_blocks))
-		return own_block();
-	struct control **t = load(&fentry_blocks);
-	u64 tp = thread_pointer();
-	struct control *c = t ? t[blocks_index(tp)] : 0;
-	return c && c->owner == ~tp && (!c->libtid || *c->libtid == c->tid) ? c : 0;
 }
 
 /* reserve reserves n words for events of now, whose time's low half it finds. 0: there is no room, or the high half is

@@ -4,6 +4,7 @@
    All of these run on the traced program's stack, which may be a small one: they
    keep few locals. Signals are blocked meanwhile: a handler that is traced would find
    what is half done here. */
+#include "ahead.h"
 #include "backtrace.h"
 #include "chunk.h"
 #include "configuration.h"
@@ -14,6 +15,7 @@
 #include "slow.h"
 #include "source.h"
 #include "start.h"
+#include "thread.h"
 #include "sys.h"
 
 /* count_call counts a call of f. The fast path has not found the table, or not looked whether
@@ -122,6 +124,9 @@ hidden u64 fentry_slow_exit(u64 slot, u32 id, struct image *m)
    counter. It returns the thread's block, 0 when its events cannot be recorded. */
 hidden struct control *fentry_slow_record(void)
 {
+	struct control *ahead = AHEAD ? quick_block() : 0;
+	if (ahead && go_ahead(ahead))
+		return ahead;
 	struct sigset old = block();
 	struct control *c = traced_thread();
 	if (WALKS && !CALLBACKS && c && c->pace)

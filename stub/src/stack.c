@@ -203,6 +203,7 @@ static void resume(struct control *c, u32 i)
 	struct stack *s = &c->stacks[i];
 	c->cur = i;
 	c->stack = s->id;
+	forget_ahead(c);
 	c->lo = s->lo;
 	c->top = s->top;
 	shadow_distances(c->shadow, s->lo);

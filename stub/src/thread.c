@@ -70,9 +70,20 @@ static struct control *none(void)
 	return 0;
 }
 
-/* this_thread returns the running thread's block, which the thread gets when it
-   comes here first. 0: this thread cannot be traced. Signals are blocked. */
-hidden struct control *this_thread(void)
+/* quick_block returns this thread's block where a fast path would find it; else 0. */
+hidden struct control *quick_block(void)
+{
+	if (OWN_BASE ? has_base() : load(&based) && !load(&fentry_blocks))
+		return own_block();
+	struct control **t = load(&fentry_blocks);
+	u64 tp = thread_pointer();
+	struct control *c = t ? t[blocks_index(tp)] : 0;
+	return c && c->owner == ~tp && (!c->libtid || *c->libtid == c->tid) ? c : 0;
+}
+
+/* find_thread returns the running thread's block, which the thread gets when it
+   comes here first. 0: this thread cannot be traced. */
+static struct control *find_thread(void)
 {
 	u64 owner, base = 0;
 	struct control *c = 0;
@@ -150,6 +161,16 @@ hidden struct control *this_thread(void)
 		record1(c, c->key, FT_REC_FORK, (u64)ppid << 32 | ptid);
 	}
 	return c ? c : none();
+}
+
+/* this_thread returns the running thread's block, with everything done that a fast path has left undone; 0: this thread
+   cannot be traced. Signals are blocked. */
+hidden struct control *this_thread(void)
+{
+	struct control *c = find_thread();
+	if (c)
+		catch_up(c);
+	return c;
 }
 
 /* child_block returns a block for a child that runs in the place of the thread of another one: the one that

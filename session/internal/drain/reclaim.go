@@ -136,9 +136,30 @@ func (d *Drainer) owners(from, most int) (owners []owner, next int) {
 func (d *Drainer) reclaimSome() (n int, more bool) {
 	owners, next := d.owners(d.asked, askAtOnce)
 	d.asked = next
-	gone := d.live.dead(owners)
+	gone := d.leaveUnused(d.live.dead(owners))
 	d.endThreads(gone)
 	return d.take(gone), next != 0
+}
+
+// leaveUnused frees the chunks among those of dead tasks that they have prepared and not come to, and returns the others. A
+// task's first chunk is there as soon as the task is.
+func (d *Drainer) leaveUnused(gone []owner) []owner {
+	freed := 0
+	gone = slices.DeleteFunc(gone, func(o owner) bool {
+		b := d.p.Chunk(o.chunk)
+		if d.p.Kind(o.chunk) != trace.ChunkEvents || le.Uint32(b[format.CNumber:]) == 0 || le.Uint32(b[format.CSize:]) != 0 ||
+			len(format.Contents(b[format.ChunkHeader:])) != 0 ||
+			!d.p.State(o.chunk).CompareAndSwap(format.StateOwned, format.StateWriting) {
+			return false
+		}
+		d.p.Release(o.chunk, format.ChunkHeader)
+		freed++
+		return true
+	})
+	if freed > 0 {
+		d.p.Announce(freed)
+	}
+	return gone
 }
 
 // take turns chunks that nobody writes to any more into full ones.
@@ -180,6 +201,7 @@ func (d *Drainer) Last(all bool) {
 	if !all {
 		gone = d.live.dead(gone)
 	}
+	gone = d.leaveUnused(gone)
 	// Threads of processes that were detached from record nothing any more, and go on.
 	d.endThreads(slices.DeleteFunc(slices.Clone(gone), d.live.lives))
 	d.take(gone)

@@ -33,3 +33,26 @@ func TestMakeRoom(t *testing.T) {
 		t.Errorf("%d events given up, want %d", h.d.stats.Overwrote, 4*perChunk)
 	}
 }
+
+// TestUnused: chunks that a dead task has prepared and not come to are free again, and are not in the trace. Its first
+// chunk is, also if it is empty.
+func TestUnused(t *testing.T) {
+	h := newHeldPool(t)
+	for i := range 4 {
+		h.full(i, 1)
+		clear(h.d.p.Chunk(i)[format.ChunkHeader:])
+		le.PutUint32(h.d.p.Chunk(i)[format.CSize:], 0)
+		le.PutUint32(h.d.p.Chunk(i)[format.CNumber:], uint32(i))
+		h.d.p.State(i).Store(format.StateOwned)
+	}
+	h.slot(1, 0, 7<<32|1)
+	gone, _ := h.d.owners(0, 4)
+	if left := h.d.leaveUnused(gone); len(left) != 2 || left[0].chunk != 0 || left[1].chunk != 1 {
+		t.Errorf("%v are left", left)
+	}
+	for i, want := range []uint32{format.StateOwned, format.StateOwned, format.StateFree, format.StateFree} {
+		if s := h.d.p.State(i).Load(); s != want {
+			t.Errorf("chunk %d has state %d, want %d", i, s, want)
+		}
+	}
+}

@@ -14,6 +14,7 @@
 #include "image.h"
 #include "machine.h"
 #include "quick.h"
+#include "thread.h"
 #include "start.h"
 #include "sys.h"
 #include "syscall.h"

@@ -62,6 +62,23 @@ static inline u64 thread_pointer(void)
 
 enum { ARCH_SET_GS = 0x1001, ARCH_SET_FS = 0x1002, ARCH_GET_FS = 0x1003, ARCH_GET_GS = 0x1004 };
 
+/* own_cas_pair is own_cas for two words, at a multiple of 16; has_pairs says whether the processor has it, as all have
+   but the very first. */
+static inline int own_cas_pair(u64 *p, u64 old, u64 old1, u64 new, u64 new1)
+{
+	u8 done;
+	__asm__ volatile("cmpxchg16b %1" : "=@cce"(done), "+m"(*(u64 (*)[2])p), "+a"(old), "+d"(old1)
+			 : "b"(new), "c"(new1) : "memory");
+	return done;
+}
+
+static inline int has_pairs(void)
+{
+	u32 a = 1, b, c = 0, d;
+	__asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+	return c >> 13 & 1;
+}
+
 /* own_cas is cas for a word of this thread's own, where nobody but a signal handler can come in between. */
 static inline int own_cas(u64 *p, u64 old, u64 new)
 {
@@ -128,6 +145,7 @@ enum {
 	ADDRESS_BITS = 47, /* of addresses that Linux hands out unasked */
 	SHARED_SLOTS = 0,  /* two live frames can have one slot: frame.c */
 	SETTLES = 1,       /* without a clock, slots are reserved by an addition: settle.c */
+	AHEAD = 3,         /* chunks that a thread without a clock takes beforehand: ahead.c */
 	WALKS = 1,         /* stacks are walked by unwind tables: walk.c */
 	DWARF_FP = 6, DWARF_SP = 7, DWARF_RET = 16, /* x86-64 psABI, figure 3.36 */
 	FOLLOWS = 1,       /* programs that this one executes can be traced: follow.c */

@@ -10,6 +10,11 @@
 #define THUNK_RET_ID       6  /* bytes from there to the id */
 #define THUNK_BYPASS       47 /* jump to the body, untraced */
 
+/* words of a control block (layout.h): one instruction compares and exchanges next and end, at a multiple of 16 */
+#define CB_TOP             8
+#define CB_NEXT            16
+#define CB_END             24
+
 /* shadow words of the return address slot S: S with bits flipped */
 #define SHADOW_RET         46 /* bit of: the caller's return address */
 #define SHADOW_PREV        45 /* this bit too: the slot of the frame below it in the chain */

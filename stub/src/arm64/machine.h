@@ -188,6 +188,7 @@ enum {
 	ADDRESS_BITS = 48,
 	SHARED_SLOTS = 1, /* two live frames can have one slot: frame.c */
 	SETTLES = 0,
+	AHEAD = 0,
 	WALKS = 0,
 	DWARF_FP = 29, DWARF_SP = 31, DWARF_RET = 30, /* DWARF for the Arm 64-bit Architecture, 4.1 */
 	FOLLOWS = 0, /* programs that this one executes are left alone */
@@ -197,6 +198,8 @@ enum {
 	UNCHECKED = 8,
 };
 _Static_assert(CB_NEXT == UNCHECKED, "ldxr has no offset");
+
+static inline int has_pairs(void) { return 0; }
 
 /* own_cas is cas for a word of this thread's own, where nobody but a signal handler can come in between. */
 static inline int own_cas(u64 *p, u64 old, u64 new) { return cas(p, old, new); }

@@ -9,6 +9,11 @@
 #define THUNK_RET          32 /* return address of the traced body */
 #define THUNK_BYPASS       48 /* jump to the body, untraced */
 
+/* words of a control block (layout.h) */
+#define CB_NEXT            8
+#define CB_END             16
+#define CB_TOP             24
+
 /* A frame's slot is what is 16 bytes below S, the stack pointer at the call: S is a
    multiple of 16, so each call has 16 bytes of shadow of its own. They are the slot
    before it in the chain, and at 8 the caller's return address: the shadow of S - 8,
