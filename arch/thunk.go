@@ -6,8 +6,9 @@ import (
 	"github.com/fentry-dev/fentry/internal/format"
 )
 
-// ThunkSize is the size and alignment of a thunk in bytes, on all machines. The thunks of an image are contiguous and
-// ordered by id, from 1, so the runtime can find any thunk from any other.
+// ThunkSize is the size in bytes of the largest thunks, and what the first one of an image is aligned to, on all machines.
+// The thunks of an image are contiguous, of one size, and ordered by id, from 1, so the runtime can find any thunk from
+// any other, and its id.
 const ThunkSize = 64
 
 // MaxThunkID is the largest id: larger ones are reserved in traces.
@@ -58,13 +59,13 @@ func (k ThunkKind) String() string {
 	return fmt.Sprintf("ThunkKind(%d)", uint8(k))
 }
 
-// CheckThunk makes the checks common to all machines before a thunk is encoded to dst.
-func CheckThunk(dst []byte, addr uint64, id uint32, kind ThunkKind) error {
+// CheckThunk makes the checks common to all machines before a thunk of a size is encoded to dst.
+func CheckThunk(dst []byte, addr uint64, size int, id uint32, kind ThunkKind) error {
 	switch {
-	case len(dst) < ThunkSize:
-		return fmt.Errorf("thunk at %#x: %d bytes, needs %d", addr, len(dst), ThunkSize)
-	case addr%ThunkSize != 0:
-		return fmt.Errorf("thunk at %#x: not aligned to %d", addr, ThunkSize)
+	case len(dst) < size:
+		return fmt.Errorf("thunk at %#x: %d bytes, needs %d", addr, len(dst), size)
+	case addr%uint64(size) != 0:
+		return fmt.Errorf("thunk at %#x: not aligned to %d", addr, size)
 	case id == 0 || id > MaxThunkID:
 		return fmt.Errorf("thunk at %#x: id %#x is not in 1..%#x", addr, id, MaxThunkID)
 	case kind >= ThunkKinds:
@@ -77,16 +78,17 @@ func CheckThunk(dst []byte, addr uint64, id uint32, kind ThunkKind) error {
 type ThunkRun struct {
 	Addr uint64 // of the first one
 	N    int
+	Size int // of each, in bytes
 	Kind ThunkKind
 }
 
-// AppendThunkRun appends the thunk at addr, the next by address, to runs.
-func AppendThunkRun(runs []ThunkRun, addr uint64, kind ThunkKind) []ThunkRun {
+// AppendThunkRun appends the thunk of size bytes at addr, the next by address, to runs.
+func AppendThunkRun(runs []ThunkRun, addr uint64, size int, kind ThunkKind) []ThunkRun {
 	if n := len(runs); n > 0 {
-		if r := &runs[n-1]; r.Kind == kind && r.Addr+uint64(r.N)*ThunkSize == addr {
+		if r := &runs[n-1]; r.Kind == kind && r.Size == size && r.Addr+uint64(r.N)*uint64(size) == addr {
 			r.N++
 			return runs
 		}
 	}
-	return append(runs, ThunkRun{addr, 1, kind})
+	return append(runs, ThunkRun{addr, 1, size, kind})
 }

@@ -155,8 +155,10 @@ func (amd64Machine) entryRows(hides bool) []byte {
 	return []byte{0} // DW_CFA_nop
 }
 
+func (amd64Machine) thunkSize(k arch.ThunkKind) int { return amd64.ThunkSize(k) }
+
 func (amd64Machine) thunk(t *thunk, dst []byte) error {
-	a := amd64.Thunk{Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: t.kind}
+	a := amd64.Thunk{Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: t.kind, Size: t.size}
 	return a.Encode(dst)
 }
 

@@ -13,6 +13,8 @@ import (
 // arm64Machine is AArch64. Branches reach 128 MiB only: see arm64reach.go.
 type arm64Machine struct{}
 
+func (arm64Machine) thunkSize(arch.ThunkKind) int { return arch.ThunkSize }
+
 func (arm64Machine) thunk(t *thunk, dst []byte) error {
 	a := arm64.Thunk{
 		Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body,

@@ -27,15 +27,16 @@ type layout struct {
 	p *Plan
 
 	// Memory.
-	seg      inject.Layout // for a file
-	base     uint64        // of the read-execute memory
-	rx       []byte        // its contents
-	rw       uint64        // zeroed read-write memory
-	rwSize   uint64
-	relWord  uint64     // a word in it, which the runtime's own relocation fills
-	switches uint64     // in it, the byte that the thunk of id 1 tests
-	tls      uint64     // how far the runtime's thread-local memory is behind the thread pointer
-	ptTLS    elfio.Prog // for a process: PT_TLS with that memory; zero when there is none
+	seg       inject.Layout // for a file
+	base      uint64        // of the read-execute memory
+	rx        []byte        // its contents
+	rw        uint64        // zeroed read-write memory
+	rwSize    uint64
+	relWord   uint64     // a word in it, which the runtime's own relocation fills
+	switches  uint64     // in it, the byte that the thunk of id 1 tests
+	thunkSize int        // of each, in bytes
+	tls       uint64     // how far the runtime's thread-local memory is behind the thread pointer
+	ptTLS     elfio.Prog // for a process: PT_TLS with that memory; zero when there is none
 
 	pieces []piece
 	routes map[int]route // of sites and thunks that do not go the usual ways, by function
@@ -113,7 +114,7 @@ func (l *layout) route(i int) route {
 }
 
 // thunk is the address of the thunk of an id.
-func (l *layout) thunk(id uint32) uint64 { return l.base + uint64(id-1)*arch.ThunkSize }
+func (l *layout) thunk(id uint32) uint64 { return l.base + uint64(id-1)*uint64(l.thunkSize) }
 
 // build lays out what the plan changes, makes it, and proves that it is what was laid out.
 func (l *layout) build() error {
@@ -175,6 +176,7 @@ func (l *layout) layout() error {
 		}
 	}
 	l.number()
+	l.sizeThunks()
 	if l.traced == 0 {
 		if err := p.nothingToTrace(); err != nil {
 			return err
@@ -372,11 +374,24 @@ func (l *layout) room(n uint64) []byte {
 	return bigslice.Make[byte](int(n), size)
 }
 
+// sizeThunks decides how large thunks are: all of them as that which needs most.
+func (l *layout) sizeThunks() {
+	fl := l.p.flavour()
+	for i := range l.p.Functions {
+		if fn := &l.p.Functions[i]; fn.ID != 0 && fl.hasThunks() {
+			l.thunkSize = max(l.thunkSize, l.p.m.thunkSize(fl.thunk(fn.Site)))
+		}
+	}
+	if l.thunkSize == 0 {
+		l.thunkSize = arch.ThunkSize // of none
+	}
+}
+
 // addThunks lays out the thunks of all traced functions. They come first, so that the runtime is linked for their
 // addresses, and stand in the order of their ids, so that it finds all of them from one.
 func (l *layout) addThunks() {
 	l.add(piece{
-		name: ".fentry.thunks", code: true, size: uint64(l.traced) * arch.ThunkSize, align: arch.ThunkSize, owner: nobody,
+		name: ".fentry.thunks", code: true, size: uint64(l.traced) * uint64(l.thunkSize), align: arch.ThunkSize, owner: nobody,
 		part: l.writeThunk,
 	})
 }
@@ -416,7 +431,7 @@ func (l *layout) callees() (err error) {
 				return err
 			}
 		}
-		l.runs = arch.AppendThunkRun(l.runs, l.thunk(fn.ID), k)
+		l.runs = arch.AppendThunkRun(l.runs, l.thunk(fn.ID), l.thunkSize, k)
 	}
 	h.Write(sites[:n])
 	if p.ImageID = le.Uint64(h.Sum(nil)); p.ImageID == 0 {

@@ -19,7 +19,9 @@ type machine interface {
 	// that cannot be reached, with a reason, and numbers the others anew.
 	place(l *layout) error
 
-	// thunk encodes a thunk, arch.ThunkSize bytes.
+	// thunkSize is the number of bytes that a thunk of a kind needs.
+	thunkSize(k arch.ThunkKind) int
+	// thunk encodes a thunk.
 	thunk(t *thunk, dst []byte) error
 	// appendSite appends what leads from a site to its thunk, on the way it was given, followed by nops up to the
 	// site's end, which only disassemblers see.
@@ -84,6 +86,7 @@ type thunk struct {
 	body     uint64 // where the function goes on
 	id       uint32
 	frame    uint32 // record.Site.Frame
+	size     int    // of all of the image's thunks
 	kind     arch.ThunkKind
 	enterExit
 }

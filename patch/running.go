@@ -105,6 +105,7 @@ type Running struct {
 	Unwind   uint64 // where in RX the unwind information begins
 	Traced   int    // how many functions are traced
 	Return   uint64 // where in a thunk, of which there is one for each at the beginning of RX, the function returns to
+	Thunk    uint64 // size of each, in bytes
 	Shadow   uint64 // the bits that differ in the addresses of a return address and of its shadow
 
 	fromCopy func(addr uint64) (uint64, bool)
@@ -128,6 +129,7 @@ func (l *layout) running() (*Running, error) {
 		}
 	}
 	r.Return, r.Shadow = m.shadow()
+	r.Thunk = uint64(l.thunkSize)
 	for name, to := range map[string]*uint64{
 		"fentry_remote": &r.Remote, "fentry_attach": &r.Attach, "fentry_areas": &r.Areas, "fentry_leave": &r.Leave,
 		"fentry_armed": &r.Armed, "fentry_loaded": &r.Loaded, "fentry_exec": &r.Exec,

@@ -175,7 +175,7 @@ func (l *layout) config() (config, image []byte, err error) {
 	}
 	m := stub.Image{
 		ID: p.ImageID, Sites: uint32(l.traced), Address: r.image, BuildID: p.BuildID, Path: o.Path,
-		Thunks: int64(l.base - r.image), Switches: int64(l.switches - r.image),
+		Thunks: int64(l.base - r.image), ThunkSize: uint32(l.thunkSize), Switches: int64(l.switches - r.image),
 		Mode: uint32(o.Tracer), Options: o.selective(), NoClock: o.NoClock,
 		Before: uint32(r.image - r.at), Runtime: uint32(r.size), Stages: l.stages,
 		Plain: p.plain(), Library: l.library() || o.Running && o.Copy, Copy: o.Copy,
@@ -263,7 +263,7 @@ const thunkPrefix = "fentry:"
 // thunkSymbols are the names of thunks.
 func (p *Plan) thunkSymbols() inject.SymbolRun {
 	return inject.SymbolRun{
-		Section: ".fentry.thunks", Size: arch.ThunkSize, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC), Prefix: thunkPrefix,
+		Section: ".fentry.thunks", Size: uint64(p.l.thunkSize), Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC), Prefix: thunkPrefix,
 		N: p.l.traced, NameBytes: p.l.nameBytes,
 		All: func(yield func(string, uint64) bool) {
 			for i := range p.Functions {

@@ -62,11 +62,12 @@ func Verify(image []byte) (*Info, error) {
 		return nil, fmt.Errorf("section .fentry.thunks is missing")
 	}
 	s := f.Sections[i]
-	if s.Size != uint64(len(in.Sites))*arch.ThunkSize {
+	size := s.Size / uint64(max(len(in.Sites), 1)) // of a thunk
+	if s.Size != uint64(len(in.Sites))*size || size > arch.ThunkSize {
 		return nil, fmt.Errorf("section .fentry.thunks: %d bytes for %d sites", s.Size, len(in.Sites))
 	}
 	for k, e := range in.Sites {
-		want := s.Addr + uint64(k)*arch.ThunkSize
+		want := s.Addr + uint64(k)*size
 		to, err := m.thunkOf(f, e.Addr)
 		if err != nil {
 			return nil, fmt.Errorf("site %d at %#x: %w", k+1, e.Addr, err)

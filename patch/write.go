@@ -2,8 +2,6 @@ package patch
 
 import (
 	"fmt"
-
-	"github.com/fentry-dev/fentry/arch"
 )
 
 // The writer fills the rooms that the layout has reserved. What has a part for every function is written function by
@@ -131,8 +129,8 @@ func (l *layout) writeSite(i int, r route) error {
 // writeThunk writes the thunk of a function.
 func (l *layout) writeThunk(fn *Func, r route, dst []byte) (int, error) {
 	k := l.p.flavour().thunk(fn.Site)
-	return arch.ThunkSize, l.p.m.thunk(&thunk{
+	return l.thunkSize, l.p.m.thunk(&thunk{
 		addr: l.thunk(fn.ID), switched: l.switches + uint64(fn.ID-1), enterExit: l.routines[fn.role][k],
-		body: r.body, id: fn.ID, frame: fn.Frame, kind: k,
+		body: r.body, id: fn.ID, frame: fn.Frame, kind: k, size: l.thunkSize,
 	}, dst)
 }

@@ -56,42 +56,43 @@ type Config struct {
 // Image is the runtime's configuration for one image: the contents of the symbol fentry_image. Distances are from
 // that symbol, in bytes.
 type Image struct {
-	ID       uint64 // identifies in traces the image and its numbering of sites
-	Sites    uint32 // ids are 1 to this
-	Address  uint64 // of fentry_image as linked
-	Thunks   int64  // distance to the thunk of id 1
-	Switches int64  // distance to the byte tested by the thunk of id 1, a multiple of 8; see [SwitchesSize]
-	Library  bool   // the image is loaded into programs, from a file of its own
-	Stages   bool   // with Library: it tells when it is initialised and finalised
-	Copy     bool   // with Library: the file is a copy that a recorder has made, which knows its names by ID
-	Mode     uint32 // tracer whose routines the thunks call, as in the process's Config
-	Options  bool   // the thunks call the routines for a depth, a threshold, roots or functions that are left out
-	NoClock  bool   // the thunks call the routines that read no clock
-	Plain    bool   // functions that no compiler has prepared for tracing are among those with ids
-	Roots    int64  // distance to a bitmap of the ids that are graph roots; 0: everything is recorded
-	GoID     uint32 // of a Go program: where in runtime.g the goroutine's number is; 0: the image is none
-	Module   int64  // of a Go program that is relocated: distance to what [GoModule] makes; 0: none
-	Park     uint32 // of a Go program: id of runtime.gopark, in which goroutines wait; 0: it is not traced
-	Created  uint32 // ... of runtime.newproc1, which makes them
-	Parent   uint32 // ... where in runtime.g the number of the goroutine's parent is
-	Ready    uint32 // ... id of runtime.ready, which makes a goroutine ready to run
-	Ended    uint32 // ... of runtime.goexit1, which goroutines end with
-	CurG     uint32 // ... where in runtime.m the goroutine is that it runs
-	Original int64  // ... that is patched: distance to what [GoOriginal] makes; 0: none
-	Deep     uint32 // ... the bit of an id, as slow paths get it, of events that have a record DEPTH
-	Without  int64  // distance to a bitmap of the ids whose thunks call the routines that hide a call; 0: none
-	Off      int64  // distance to a bitmap of the ids that are off until a recorder switches them on; 0: none
-	Unwind   int64  // distance to a search table of unwind information; 0: that of the program headers
-	Actions  int64  // distance to the table that [AppendActions] makes; 0: none
-	Table    int64  // distance to the section .fentry.sites; 0: none
-	Counts   int64  // distance to ActionCountSize bytes of zeroed memory for each action, a multiple of 4
-	NActions int    // how many actions there are
-	Errno    int64  // distance to a word with the address of the C library's __errno_location, or plus 1 to the function; 0: none
-	Before   uint32 // how many bytes before fentry_image the runtime begins
-	Runtime  uint32 // size of the runtime
-	Detours  int64  // distance to the runtime's symbol fentry_detours; 0: it has none
-	BuildID  []byte // of the image before it was patched, up to 103 bytes
-	Path     string // of the image, up to 1007 bytes
+	ID        uint64 // identifies in traces the image and its numbering of sites
+	Sites     uint32 // ids are 1 to this
+	Address   uint64 // of fentry_image as linked
+	Thunks    int64  // distance to the thunk of id 1
+	ThunkSize uint32 // bytes of a thunk, a power of 2
+	Switches  int64  // distance to the byte tested by the thunk of id 1, a multiple of 8; see [SwitchesSize]
+	Library   bool   // the image is loaded into programs, from a file of its own
+	Stages    bool   // with Library: it tells when it is initialised and finalised
+	Copy      bool   // with Library: the file is a copy that a recorder has made, which knows its names by ID
+	Mode      uint32 // tracer whose routines the thunks call, as in the process's Config
+	Options   bool   // the thunks call the routines for a depth, a threshold, roots or functions that are left out
+	NoClock   bool   // the thunks call the routines that read no clock
+	Plain     bool   // functions that no compiler has prepared for tracing are among those with ids
+	Roots     int64  // distance to a bitmap of the ids that are graph roots; 0: everything is recorded
+	GoID      uint32 // of a Go program: where in runtime.g the goroutine's number is; 0: the image is none
+	Module    int64  // of a Go program that is relocated: distance to what [GoModule] makes; 0: none
+	Park      uint32 // of a Go program: id of runtime.gopark, in which goroutines wait; 0: it is not traced
+	Created   uint32 // ... of runtime.newproc1, which makes them
+	Parent    uint32 // ... where in runtime.g the number of the goroutine's parent is
+	Ready     uint32 // ... id of runtime.ready, which makes a goroutine ready to run
+	Ended     uint32 // ... of runtime.goexit1, which goroutines end with
+	CurG      uint32 // ... where in runtime.m the goroutine is that it runs
+	Original  int64  // ... that is patched: distance to what [GoOriginal] makes; 0: none
+	Deep      uint32 // ... the bit of an id, as slow paths get it, of events that have a record DEPTH
+	Without   int64  // distance to a bitmap of the ids whose thunks call the routines that hide a call; 0: none
+	Off       int64  // distance to a bitmap of the ids that are off until a recorder switches them on; 0: none
+	Unwind    int64  // distance to a search table of unwind information; 0: that of the program headers
+	Actions   int64  // distance to the table that [AppendActions] makes; 0: none
+	Table     int64  // distance to the section .fentry.sites; 0: none
+	Counts    int64  // distance to ActionCountSize bytes of zeroed memory for each action, a multiple of 4
+	NActions  int    // how many actions there are
+	Errno     int64  // distance to a word with the address of the C library's __errno_location, or plus 1 to the function; 0: none
+	Before    uint32 // how many bytes before fentry_image the runtime begins
+	Runtime   uint32 // size of the runtime
+	Detours   int64  // distance to the runtime's symbol fentry_detours; 0: it has none
+	BuildID   []byte // of the image before it was patched, up to 103 bytes
+	Path      string // of the image, up to 1007 bytes
 }
 
 // SyscallsSlow makes system calls of a bitmap, by number, come to the slow path: table is the runtime's symbol
@@ -148,6 +149,7 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	le.PutUint64(b[format.ImageOID:], m.ID)
 	le.PutUint64(b[format.ImageOAddress:], m.Address)
 	le.PutUint64(b[format.ImageOThunks:], uint64(m.Thunks))
+	le.PutUint32(b[format.ImageOThunkSize:], m.ThunkSize)
 	le.PutUint64(b[format.ImageOSwitches:], uint64(m.Switches))
 	le.PutUint64(b[format.ImageORoots:], uint64(m.Roots))
 	le.PutUint64(b[format.ImageOWithout:], uint64(m.Without))

@@ -30,10 +30,11 @@
 //
 // # How a call is traced
 //
-// A site jumps to its thunk (arch/amd64, arch/arm64). The thunk calls enter, takes the caller's return address off
-// the stack, calls the rest of the function, and returns through exit to the caller, so that every return matches its
-// call: the processor's return predictor and hardware shadow stacks agree. The traced function finds its stack
-// arguments in their usual places, and every general register as its caller left it.
+// A site jumps to its thunk (arch/amd64, arch/arm64). The thunk calls enter, which on x86-64 knows by the way back which
+// thunk it is. Then the caller's return address is off the stack, and the thunk calls the rest of the function, and
+// returns through exit to the caller, so that every return matches its call: the processor's return predictor and
+// hardware shadow stacks agree. The traced function finds its stack arguments in their usual places, and every general
+// register as its caller left it.
 //
 // The caller's return address is kept in shadow memory at a fixed distance from the stack slot S it was in: at S with
 // bit 46 flipped. Finding it needs no search and no state, so longjmp, exceptions, coroutines and signal handlers

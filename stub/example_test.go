@@ -34,7 +34,7 @@ func ExampleObject() {
 	at := rt.Symbols["fentry_image"]
 	image := stub.Image{
 		ID: 1, Sites: 100, Mode: config.Mode, Address: at, Path: "/usr/bin/prog",
-		Thunks: int64(thunks - at), Switches: int64(switches - at),
+		Thunks: int64(thunks - at), ThunkSize: 32, Switches: int64(switches - at),
 	}
 	b, err := config.MarshalBinary()
 	if err != nil {

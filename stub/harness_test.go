@@ -31,9 +31,6 @@ type fixture struct {
 // guestID is the image id of a guest.
 const guestID = 0x5678
 
-// thunkSize is the same on both machines.
-const thunkSize = arch.ThunkSize
-
 type buildOptions struct {
 	on     *machine // amd64 unless set
 	config Config
@@ -100,7 +97,7 @@ harness_switches: .zero %[4]d
 	.globl harness_counts
 harness_counts: .zero 256
 	.section .note.GNU-stack, "", %%progbits
-`, room*thunkSize, 128+room*128, room/8+8, SwitchesSize(room))
+`, room*arch.ThunkSize, 128+room*128, room/8+8, SwitchesSize(room))
 	if o.guest {
 		code += `
 	.globl fentry_orig_entry, fentry_orig_fini, fentry_irel_ret, fentry_syscall_filter
@@ -183,6 +180,7 @@ harness_counts: .zero 256
 	if o.behind {
 		enter = "fentry_mcount_" + o.tracer + "_enter"
 	}
+	size := m.thunkSize(thunk{function: o.tracer == "func", count: o.tracer == "count", behind: o.behind}.kind())
 	var thunks []thunk
 	var actions []Action
 	for _, a := range sites {
@@ -191,7 +189,7 @@ harness_counts: .zero 256
 			continue
 		}
 		th := thunk{
-			addr: addr["harness_thunks"] + uint64(len(thunks))*thunkSize, switched: addr["harness_switches"] + uint64(len(thunks)),
+			addr: addr["harness_thunks"] + uint64(len(thunks)*size), size: size, switched: addr["harness_switches"] + uint64(len(thunks)),
 			enter: addr[enter], exit: addr["fentry_"+o.tracer+"_exit"], site: a, body: a + uint64(m.site), id: uint32(len(thunks) + 1),
 			function: o.tracer == "func", count: o.tracer == "count", behind: o.behind,
 		}
@@ -229,7 +227,7 @@ harness_counts: .zero 256
 	copy(at(addr["harness_frames"]), m.frames(addr["harness_frames"], thunks))
 	info := addr["fentry_image"]
 	img := Image{
-		ID: 0x1234, Sites: uint32(len(thunks)), Address: info, Thunks: int64(addr["harness_thunks"] - info),
+		ID: 0x1234, Sites: uint32(len(thunks)), Address: info, Thunks: int64(addr["harness_thunks"] - info), ThunkSize: uint32(size),
 		Switches: int64(addr["harness_switches"] - info), Path: bin, Mode: o.config.Mode, Options: o.tracer == "opt", NoClock: o.tracer == "order",
 	}
 	if len(actions) > 0 {

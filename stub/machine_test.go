@@ -24,6 +24,8 @@ type machine struct {
 	nop    []byte
 	regs   string // test of registers
 	shared bool   // what shared objects get
+	// thunkSize is how large thunks of a kind are.
+	thunkSize func(k arch.ThunkKind) int
 	// thunk writes the thunk of a site to dst, and returns what the site becomes.
 	thunk func(dst []byte, t thunk) (site []byte, err error)
 	// frames are the unwind rows of thunks for address base.
@@ -34,11 +36,13 @@ type machine struct {
 type thunk struct {
 	addr, switched, enter, exit, site, body uint64
 	id                                      uint32
+	size                                    int // of all
 	function, count, behind                 bool
 }
 
 var onAMD64 = &machine{
 	name: "amd64", elf: elf.EM_X86_64, target: build.AMD64, cc: "gcc", site: 5, nop: []byte{0x90}, regs: "testdata/regs.S",
+	thunkSize: amd64.ThunkSize,
 	thunk: func(dst []byte, t thunk) ([]byte, error) {
 		th := t.amd64()
 		return binary.LittleEndian.AppendUint32([]byte{0xe9}, uint32(t.addr-(t.site+5))), th.Encode(dst)
@@ -53,24 +57,30 @@ var onAMD64 = &machine{
 }
 
 func (t thunk) amd64() amd64.Thunk {
-	th := amd64.Thunk{Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id}
+	return amd64.Thunk{
+		Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Size: t.size, Kind: t.kind(),
+	}
+}
+
+func (t thunk) kind() arch.ThunkKind {
 	switch {
 	case t.behind && t.count:
-		th.Kind = arch.ThunkMcountCount
+		return arch.ThunkMcountCount
 	case t.count:
-		th.Kind = arch.ThunkCount
+		return arch.ThunkCount
 	case t.behind && t.function:
-		th.Kind = arch.ThunkMcountFunc
+		return arch.ThunkMcountFunc
 	case t.behind:
-		th.Kind = arch.ThunkMcount
+		return arch.ThunkMcount
 	case t.function:
-		th.Kind = arch.ThunkFunc
+		return arch.ThunkFunc
 	}
-	return th
+	return arch.ThunkGraph
 }
 
 var onARM64 = &machine{
 	name: "arm64", elf: elf.EM_AARCH64, target: build.ARM64, cc: "aarch64-linux-gnu-gcc", site: 8, nop: []byte{0x1f, 0x20, 0x03, 0xd5}, regs: "testdata/regs-arm64.S",
+	thunkSize: func(arch.ThunkKind) int { return arch.ThunkSize },
 	thunk: func(dst []byte, t thunk) ([]byte, error) {
 		th := t.arm64()
 		if err := th.Encode(dst); err != nil {
@@ -95,18 +105,9 @@ var onARM64 = &machine{
 const frameBehind = 32
 
 func (t thunk) arm64() arm64.Thunk {
-	th := arm64.Thunk{Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id}
-	switch {
-	case t.behind && t.count:
-		th.Kind = arch.ThunkMcountCount
-	case t.count:
-		th.Kind = arch.ThunkCount
-	case t.behind && t.function:
-		th.Kind = arch.ThunkMcountFunc
-	case t.behind:
-		th.Kind, th.Frame = arch.ThunkMcount, frameBehind
-	case t.function:
-		th.Kind = arch.ThunkFunc
+	th := arm64.Thunk{Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: t.kind()}
+	if th.Kind == arch.ThunkMcount {
+		th.Frame = frameBehind
 	}
 	return th
 }

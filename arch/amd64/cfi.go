@@ -53,14 +53,9 @@ func behind(k arch.ThunkKind) bool {
 // by its own rows: there the CFA is the stack pointer at the site. Only the part that
 // the body returns to is called by the function's caller.
 func steps(k arch.ThunkKind) []step {
-	s := []step{
-		{14, 1, 0},            // id pushed
-		{thunkCallEnd, -1, 0}, // enter dropped it
-	}
 	exit := []step{
-		{thunkRetPush, 1, 0}, // back at the slot
-		{thunkRetJump, 1, 0}, // id pushed
-		{thunkBypass, -1, -1},
+		{thunkRet, 0, 1},     // the return address is not in the slot
+		{thunkRetCall, 1, 0}, // which is on the stack again
 	}
 	switch k {
 	case arch.ThunkCount, arch.ThunkMcountCount:
@@ -68,33 +63,29 @@ func steps(k arch.ThunkKind) []step {
 			{1, 1, 0},               // rax pushed
 			{thunkCountJump, -1, 0}, // and popped
 			{thunkCountSlow, 1, 0},  // from between
-			{thunkCountCall, 1, 0},  // id pushed
-			{thunkCountBack, -1, 0}, // enter dropped it
 		}
 	case arch.ThunkGraph:
-		s = append(s, step{thunkPad, -1, 1}) // the return address is off the stack
-		return append(s, exit...)
+		return append([]step{{thunkCallEnd, -1, 0}}, exit...) // enter has dropped the return address
 	case arch.ThunkMcount:
-		s = append(append(s, step{thunkRet, 0, 1}), exit...)
-		return append(s,
-			step{thunkBypass, -1, 0},
-			step{thunkBehind, 1, 0}, // a return address pushed
+		return append(exit,
+			step{thunkBehind, 0, -1}, // a return address pushed, but not as there
 			step{thunkBehind + 5, -1, 0})
 	}
-	return s
+	return nil
 }
 
 // rules are the call frame instructions for all thunks of one kind that stand one
 // after another: the state follows from the instruction pointer's low bits, as in
 // the FDEs that linkers make for procedure linkage tables. It is computed from
-// where the thread is or will return to, not from the instruction before, so enter
-// must unwind as a routine that drops its argument.
+// where the thread is or will return to, not from the instruction before, so an enter
+// that drops the caller's address must unwind as a routine that drops an argument. Until
+// the body is called that address is still in the slot, a word below the stack pointer.
 //
 // Where the caller's return address is in the shadow, the CFA is one more than the
 // stack pointer, because unwinders tell frames apart by their CFA: the thunk's
 // frame would have the same as its caller's, and libgcc aborts when the frame with
 // the handler seems to be met twice.
-func rules(k arch.ThunkKind) []byte {
+func rules(k arch.ThunkKind, size int) []byte {
 	cfa := []byte{opLit1}
 	if behind(k) {
 		cfa[0] = opLit0
@@ -106,13 +97,13 @@ func rules(k arch.ThunkKind) []byte {
 			if s.words < 0 {
 				op = opMinus
 			}
-			cfa = append(append(cfa, from(s.at)...), op)
+			cfa = append(append(cfa, from(s.at, size)...), op)
 		}
 		switch s.hidden {
 		case 1:
-			hid = append(hid, from(s.at)...)
+			hid = append(hid, from(s.at, size)...)
 		case -1:
-			hid = append(append(hid, from(s.at)...), opMinus)
+			hid = append(append(hid, from(s.at, size)...), opMinus)
 		}
 	}
 	cfa = append(cfa, opLit1+2, opShl, opBreg0+regSP, 0, opPlus) // words to bytes, from the stack pointer
@@ -123,7 +114,7 @@ func rules(k arch.ThunkKind) []byte {
 	}
 	ret := expression(dwExpression, slot, regIP)
 	if behind(k) {
-		ret = expression(dwValExpr, returnBehind(k, slot, hid), regIP)
+		ret = expression(dwValExpr, returnBehind(k, size, slot, hid), regIP)
 	}
 	b := append(expression(dwDefCFAExpr, cfa), ret...)
 	return append(b, expression(dwValExpr, []byte{opConst1s, 0xfe, opAnd}, regSP)...)
@@ -131,16 +122,13 @@ func rules(k arch.ThunkKind) []byte {
 
 // returnBehind is where a thunk for sites behind the prologue returns to: the body,
 // whose address is in a jump of the thunk, and where hid pushes 1 what is in the slot.
-func returnBehind(k arch.ThunkKind, slot, hid []byte) []byte {
-	jump := byte(thunkCallEnd)
-	switch k {
-	case arch.ThunkMcount:
-		jump = thunkBypass
-	case arch.ThunkMcountCount:
+func returnBehind(k arch.ThunkKind, size int, slot, hid []byte) []byte {
+	jump := byte(thunkBypass + 1) // its last five bytes are as those of a jmp
+	if k == arch.ThunkMcountCount {
 		jump = thunkCountJump
 	}
 	body := []byte{
-		opBreg0 + regIP, 0, opConst1s, 0x100 - arch.ThunkSize, opAnd, opDup, opPlusU, jump + 1, opDerefSz, 4,
+		opBreg0 + regIP, 0, opConst1s, byte(0x100 - size), opAnd, opDup, opPlusU, jump + 1, opDerefSz, 4,
 		opConst1u, 32, opShl, opConst1u, 32, opShra, opPlus, opPlusU, jump + 5,
 	}
 	if hid == nil {
@@ -158,8 +146,8 @@ func expression(op byte, e []byte, reg ...byte) []byte {
 }
 
 // from pushes 1 if the instruction pointer is at offset at of its thunk or behind, else 0.
-func from(at byte) []byte {
-	return []byte{opBreg0 + regIP, 0, opConst1u, arch.ThunkSize - 1, opAnd, opConst1u, at, opGE}
+func from(at byte, size int) []byte {
+	return []byte{opBreg0 + regIP, 0, opConst1u, byte(size - 1), opAnd, opConst1u, at, opGE}
 }
 
 func appendULEB(b []byte, v int) []byte {
@@ -175,7 +163,7 @@ func appendULEB(b []byte, v int) []byte {
 func ThunkFrames(base uint64, thunks []Thunk) *arch.Frames {
 	var runs []arch.ThunkRun
 	for i := range thunks {
-		runs = arch.AppendThunkRun(runs, thunks[i].Addr, thunks[i].Kind)
+		runs = arch.AppendThunkRun(runs, thunks[i].Addr, thunks[i].size(), thunks[i].Kind)
 	}
 	return ThunkRunFrames(base, runs)
 }
@@ -186,7 +174,7 @@ func ThunkRunFrames(base uint64, runs []arch.ThunkRun) *arch.Frames {
 	// address is in that word.
 	f := arch.NewFrames(base, regIP, []byte{dwDefCFA, regSP, 8, dwOffset | regIP, 1})
 	for _, r := range runs {
-		f.Add(r.Addr, uint64(r.N)*arch.ThunkSize, rules(r.Kind))
+		f.Add(r.Addr, uint64(r.N)*uint64(r.Size), rules(r.Kind, r.Size))
 	}
 	return f
 }

@@ -1,6 +1,7 @@
 package amd64
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -8,7 +9,7 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 )
 
-// A thunk stands between a traced function and its caller, in 64 bytes of its own: where the
+// A thunk stands between a traced function and its caller, in a few bytes of its own: where the
 // site is there are 5. It has what differs between functions, and the runtime's routines have
 // the rest, once.
 //
@@ -21,9 +22,14 @@ import (
 //
 // No register is scratch. At a function's entry the calling convention gives r11 away, but
 // callers keep values in whatever register they know the function not to change (-fipa-ra),
-// al has a count and r10 the static chain. So the id goes over the stack, pushed by an
-// instruction that needs no register; bit 31 of it says exit. Flags are dead at both ends,
-// which is why the switch can be tested, by one instruction with a memory operand.
+// al has a count and r10 the static chain. So what the routines are told goes over the stack: the
+// thunk calls them, and its place among the thunks is the function's id. Flags are dead at both
+// ends, which is why the switch can be tested, by one instruction with a memory operand.
+//
+// There is a thunk for each function, so their size is what a traced program grows by most. That
+// of function_graph has 32 bytes. enter drops the caller's address itself, as it returns; the
+// body is one jump away if the function is off; and exit gives the caller's address back to the
+// slot, from which the thunk returns. Behind a prologue more is needed, and it takes 64.
 //
 // A thunk that counts does all by itself, because even the call of a routine would take longer: it
 // adds to the function's entry of the thread's table, whose address is in the control block. The
@@ -33,74 +39,105 @@ import (
 // A Thunk is the code between a traced site and the runtime. Addresses are those at which the code will run, or all
 // shifted from them by the same distance.
 type Thunk struct {
-	Addr   uint64 // of the thunk, a multiple of ThunkSize
+	Addr   uint64 // of the thunk, a multiple of its size
 	Switch uint64 // of the function's switch byte; if bit 0 is clear the thunk does nothing
 	Enter  uint64 // of the runtime's enter routine
 	Exit   uint64 // of the runtime's exit routine; only for ThunkGraph and ThunkMcount
 	Body   uint64 // first byte after the site
 	ID     uint32 // the site's, 1 to MaxThunkID
 	Kind   arch.ThunkKind
+	Size   int // in bytes, that of all thunks of the image; 0: what its kind needs
 }
+
+// ThunkSize is the number of bytes that a thunk of a kind needs.
+func ThunkSize(k arch.ThunkKind) int {
+	switch k {
+	case arch.ThunkGraph, arch.ThunkFunc, arch.ThunkMcountFunc:
+		return smallThunk
+	}
+	return arch.ThunkSize
+}
+
+const smallThunk = 32
 
 // Offsets of a thunk's parts. The runtime's sources (stub/src/amd64/thunk.h) have the same.
 const (
-	thunkCallEnd = 19 // enter returns here
-	thunkPad     = 24 // the body's call, and a nop before it
-	thunkRet     = 32 // the body returns here
-	thunkRetPush = 37
-	thunkRetJump = 42
-	thunkBypass  = 47 // switched off
-	thunkBehind  = 52 // ThunkMcount: drops the return address of the call at thunkPad+3
+	thunkBypass  = 7  // jumps to the body if the zero flag is set
+	thunkCallEnd = 18 // enter returns here
+	thunkRet     = 23 // the body returns here
+	thunkRetCall = 26
+	thunkRetEnd  = 31 // exit returns here
+	thunkBehind  = 32 // ThunkMcount: drops the return address of the call at thunkCallEnd
 )
 
 // ThunkReturn is where in a thunk the body returns to.
 const ThunkReturn = thunkRet
 
+// Where a recorder finds the calls of a thunk that records entry and exit, to lead them elsewhere: their first bytes, and
+// the first ones behind.
+const (
+	ThunkEnterCall, ThunkEnterEnd = thunkCallEnd - 5, thunkCallEnd
+	ThunkExitCall, ThunkExitEnd   = thunkRetCall, thunkRetEnd
+)
+
+// RecordsExit reports whether code is that of a thunk with both calls.
+func RecordsExit(code []byte) bool {
+	return len(code) >= smallThunk && code[ThunkEnterCall] == 0xe8 && bytes.HasPrefix(code[thunkRet:], thunkRetCode[:])
+}
+
 // Offsets of the parts of a thunk that counts.
 const (
 	thunkCountOut  = 44 // rax is popped
 	thunkCountJump = 45 // jmp body
-	thunkCountSlow = 50 // the thread's table has not been found
-	thunkCountCall = 55 // call enter
-	thunkCountBack = 60 // enter returns here
+	thunkCountSlow = 50 // the thread's table has not been found: call enter
+	thunkCountBack = 55 // enter returns here
 
 	thunkTable = 72 // in the control block: address of the thread's table
 )
 
-// Encode writes the thunk's ThunkSize bytes to dst. It returns a *RangeError if a target cannot be reached, and an
-// error for an invalid id or address.
+// Encode writes the thunk to dst, Size bytes. It returns a *RangeError if a target cannot be reached, and an error for an
+// invalid id, address or size.
 func (t *Thunk) Encode(dst []byte) error {
-	if err := arch.CheckThunk(dst, t.Addr, t.ID, t.Kind); err != nil {
+	size := t.size()
+	if err := arch.CheckThunk(dst, t.Addr, size, t.ID, t.Kind); err != nil {
 		return err
 	}
-	b := (*[arch.ThunkSize]byte)(dst)
-	*b = thunkCode[t.Kind]
+	if size != smallThunk && size != arch.ThunkSize || size < ThunkSize(t.Kind) {
+		return fmt.Errorf("thunk at %#x: %d bytes for kind %v", t.Addr, size, t.Kind)
+	}
+	b := dst[:size]
+	copy(b, thunkCode[t.Kind][:])
 	if t.Kind == arch.ThunkCount || t.Kind == arch.ThunkMcountCount {
 		return t.encodeCount(b)
 	}
 	var err error
 	put := func(name string, at, disp, end int, to uint64) { t.reach(b, &err, name, at, disp, end, to) }
-	put("testb", 0, 2, 7, t.Switch)
-	binary.LittleEndian.PutUint32(b[10:], t.ID)
-	put("call", 14, 15, thunkCallEnd, t.Enter)
+	put("testb", 0, 2, thunkBypass, t.Switch)
+	put("je", thunkBypass, thunkBypass+2, thunkBypass+6, t.Body)
+	put("call", thunkCallEnd-5, thunkCallEnd-4, thunkCallEnd, t.Enter)
 	if t.Kind == arch.ThunkGraph || t.Kind == arch.ThunkMcount {
-		binary.LittleEndian.PutUint32(b[thunkRetPush+1:], t.ID|1<<31)
-		put("jmp", thunkRetJump, thunkRetJump+1, thunkRetJump+5, t.Exit)
+		put("call", thunkRetCall, thunkRetCall+1, thunkRetEnd, t.Exit)
 	}
 	switch t.Kind {
 	case arch.ThunkGraph:
-		put("call", thunkPad+3, thunkPad+4, thunkPad+8, t.Body)
-		put("jmp", thunkBypass, thunkBypass+1, thunkBypass+5, t.Body)
+		put("call", thunkCallEnd, thunkCallEnd+1, thunkRet, t.Body)
 	case arch.ThunkMcount:
-		put("jmp", thunkBypass, thunkBypass+1, thunkBypass+5, t.Body)
+		put("jmp", thunkBehind+5, thunkBehind+6, thunkBehind+10, t.Body)
 	default:
 		put("jmp", thunkCallEnd, thunkCallEnd+1, thunkCallEnd+5, t.Body)
 	}
 	return err
 }
 
+func (t *Thunk) size() int {
+	if t.Size != 0 {
+		return t.Size
+	}
+	return ThunkSize(t.Kind)
+}
+
 // reach fills in the displacement of the instruction at offset at that ends at offset end. It keeps the first error.
-func (t *Thunk) reach(b *[arch.ThunkSize]byte, err *error, name string, at, disp, end int, to uint64) {
+func (t *Thunk) reach(b []byte, err *error, name string, at, disp, end int, to uint64) {
 	d := int64(to - (t.Addr + uint64(end)))
 	if d != int64(int32(d)) && *err == nil {
 		*err = fmt.Errorf("thunk %d: %w", t.ID, &RangeError{name, t.Addr + uint64(at), to, d, 32})
@@ -108,7 +145,7 @@ func (t *Thunk) reach(b *[arch.ThunkSize]byte, err *error, name string, at, disp
 	binary.LittleEndian.PutUint32(b[disp:], uint32(d))
 }
 
-func (t *Thunk) encodeCount(b *[arch.ThunkSize]byte) error {
+func (t *Thunk) encodeCount(b []byte) error {
 	if t.ID > math.MaxInt32/arch.CountEntry {
 		return fmt.Errorf("thunk %d: the table of counts is too large", t.ID)
 	}
@@ -116,8 +153,7 @@ func (t *Thunk) encodeCount(b *[arch.ThunkSize]byte) error {
 	t.reach(b, &err, "cmpb", 1, 3, 8, t.Switch)
 	binary.LittleEndian.PutUint32(b[thunkCountOut-4:], t.ID*arch.CountEntry)
 	t.reach(b, &err, "jmp", thunkCountJump, thunkCountJump+1, thunkCountJump+5, t.Body)
-	binary.LittleEndian.PutUint32(b[thunkCountSlow+1:], t.ID)
-	t.reach(b, &err, "call", thunkCountCall, thunkCountCall+1, thunkCountBack, t.Enter)
+	t.reach(b, &err, "call", thunkCountSlow, thunkCountSlow+1, thunkCountBack, t.Enter)
 	return err
 }
 
@@ -126,17 +162,14 @@ func (t *Thunk) encodeCount(b *[arch.ThunkSize]byte) error {
 var thunkCode = [...][arch.ThunkSize]byte{
 	arch.ThunkGraph: {
 		0xf6, 0x05, 0, 0, 0, 0, 1, // testb $1, switch(%rip)
-		0x74, thunkBypass - 9, // je bypass
-		0x68, 0, 0, 0, 0, // push $id
-		0xe8, 0, 0, 0, 0, // call enter, which drops the id
-		0x48, 0x8d, 0x64, 0x24, 0x08, // lea 8(%rsp), %rsp: drop the return address at S
-		0x0f, 0x1f, 0x00, // nopl (%rax)
+		0x0f, 0x84, 0, 0, 0, 0, // je body
+		0xe8, 0, 0, 0, 0, // call enter, which drops the return address at S
 		0xe8, 0, 0, 0, 0, // call body
-		0x48, 0x8d, 0x64, 0x24, 0xf8, // lea -8(%rsp), %rsp: slot S again
-		0x68, 0, 0, 0, 0, // push $id | exit
-		0xe9, 0, 0, 0, 0, // jmp exit
-		0xe9, 0, 0, 0, 0, // bypass: jmp body
-		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
+		0x40, 0xff, 0xf0, // push %rax: slot S again (thunkRetCode)
+		0xe8, 0, 0, 0, 0, // call exit, which fills it
+		0xc3, // ret
+		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
+		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
 	},
 	arch.ThunkFunc:        thunkFuncCode,
 	arch.ThunkMcountFunc:  thunkFuncCode,
@@ -147,29 +180,26 @@ var thunkCode = [...][arch.ThunkSize]byte{
 	// predicts returns by the calls it has seen.
 	arch.ThunkMcount: {
 		0xf6, 0x05, 0, 0, 0, 0, 1, // testb $1, switch(%rip)
-		0x74, thunkBypass - 9, // je bypass
-		0x68, 0, 0, 0, 0, // push $id
-		0xe8, 0, 0, 0, 0, // call enter, which drops the id
-		0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00, // nopl 0(%rax, %rax)
+		0x0f, 0x84, 0, 0, 0, 0, // je body
+		0xe8, 0, 0, 0, 0, // call enter
 		0xe8, thunkBehind - thunkRet, 0, 0, 0, // call behind
-		0x48, 0x8d, 0x64, 0x24, 0xf8, // lea -8(%rsp), %rsp: slot S again
-		0x68, 0, 0, 0, 0, // push $id | exit
-		0xe9, 0, 0, 0, 0, // jmp exit
-		0xe9, 0, 0, 0, 0, // bypass: jmp body
+		0x40, 0xff, 0xf0, // push %rax: slot S again
+		0xe8, 0, 0, 0, 0, // call exit
+		0xc3,                         // ret
 		0x48, 0x8d, 0x64, 0x24, 0x08, // behind: lea 8(%rsp), %rsp
-		0xeb, 0x100 + thunkBypass - (thunkBehind + 7), // jmp bypass
-		0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
+		0xe9, 0, 0, 0, 0, // jmp body
+		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
+		0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
 	},
 }
 
 // thunkFuncCode is that of thunks that only record the entry.
 var thunkFuncCode = [arch.ThunkSize]byte{
 	0xf6, 0x05, 0, 0, 0, 0, 1, // testb $1, switch(%rip)
-	0x74, thunkCallEnd - 9, // je: the same code as when enter has returned
-	0x68, 0, 0, 0, 0, // push $id
+	0x0f, 0x84, 0, 0, 0, 0, // je body
 	0xe8, 0, 0, 0, 0, // call enter
 	0xe9, 0, 0, 0, 0, // jmp body
-	0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
+	0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
 	0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
 	0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
 }
@@ -189,8 +219,7 @@ var thunkCountCode = [arch.ThunkSize]byte{
 	0x48, 0xff, 0x80, 0, 0, 0, 0, // incq 8*id(%rax)
 	0x58,             // out: pop %rax
 	0xe9, 0, 0, 0, 0, // jmp body
-	0x68, 0, 0, 0, 0, // slow: push $id
-	0xe8, 0, 0, 0, 0, // call enter, which drops the id
+	0xe8, 0, 0, 0, 0, // slow: call enter
 	0xeb, 0x100 + thunkCountOut - (thunkCountBack + 2), // jmp out
-	0xcc, 0xcc,
+	0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
 }

@@ -19,44 +19,35 @@ var thunkTests = []struct {
 	text  string
 }{
 	{arch.ThunkGraph,
-		"f6 05 b9 4f 00 00 01 74 26 68 34 12 00 00 e8 ad ef ff ff 48 8d 64 24 08 0f 1f 00 e8 a5 bf ff ff " +
-			"48 8d 64 24 f8 68 34 12 00 80 e9 91 f0 ff ff e9 91 bf ff ff cc cc cc cc cc cc cc cc cc cc cc cc",
+		"f6 05 b9 4f 00 00 01 0f 84 b8 bf ff ff e8 ae ef ff ff e8 ae bf ff ff 40 ff f0 e8 a1 f0 ff ff c3",
 		`testb $0x1,0x4fb9(%rip) # 0x40a000
-je 0x40506f
-push $0x1234
+je 0x401005
 call 0x404000
-lea 0x8(%rsp),%rsp
-nopl (%rax)
 call 0x401005
-lea -0x8(%rsp),%rsp
-push $0xffffffff80001234
-jmp 0x404100
-jmp 0x401005`},
+rex push %rax
+call 0x404100
+ret`},
 	{arch.ThunkFunc,
-		"f6 05 b9 4f 00 00 01 74 0a 68 34 12 00 00 e8 ad ef ff ff e9 ad bf ff ff" + strings.Repeat(" cc", 40),
+		"f6 05 b9 4f 00 00 01 0f 84 b8 bf ff ff e8 ae ef ff ff e9 ae bf ff ff" + strings.Repeat(" cc", 9),
 		`testb $0x1,0x4fb9(%rip) # 0x40a000
-je 0x405053
-push $0x1234
+je 0x401005
 call 0x404000
 jmp 0x401005`},
 	{arch.ThunkMcount,
-		"f6 05 b9 4f 00 00 01 74 26 68 34 12 00 00 e8 ad ef ff ff 0f 1f 84 00 00 00 00 00 e8 14 00 00 00 " +
-			"48 8d 64 24 f8 68 34 12 00 80 e9 91 f0 ff ff e9 91 bf ff ff 48 8d 64 24 08 eb f4 cc cc cc cc cc",
+		"f6 05 b9 4f 00 00 01 0f 84 b8 bf ff ff e8 ae ef ff ff e8 09 00 00 00 40 ff f0 e8 a1 f0 ff ff c3 " +
+			"48 8d 64 24 08 e9 9b bf ff ff" + strings.Repeat(" cc", 22),
 		`testb $0x1,0x4fb9(%rip) # 0x40a000
-je 0x40506f
-push $0x1234
+je 0x401005
 call 0x404000
-nopl 0x0(%rax,%rax,1)
-call 0x405074
-lea -0x8(%rsp),%rsp
-push $0xffffffff80001234
-jmp 0x404100
-jmp 0x401005
+call 0x405060
+rex push %rax
+call 0x404100
+ret
 lea 0x8(%rsp),%rsp
-jmp 0x40506f`},
+jmp 0x401005`},
 	{arch.ThunkCount,
 		"50 80 3d b8 4f 00 00 01 72 22 77 26 31 c0 65 48 8b 00 64 48 03 04 25 00 00 00 00 48 ff c0 75 12 " +
-			"65 48 8b 40 48 48 ff 80 a0 91 00 00 58 e9 93 bf ff ff 68 34 12 00 00 e8 84 ef ff ff eb ee cc cc",
+			"65 48 8b 40 48 48 ff 80 a0 91 00 00 58 e9 93 bf ff ff e8 89 ef ff ff eb f3 cc cc cc cc cc cc cc",
 		`push %rax
 cmpb $0x1,0x4fb8(%rip) # 0x40a000
 jb 0x40506c
@@ -70,14 +61,12 @@ mov %gs:0x48(%rax),%rax
 incq 0x91a0(%rax)
 pop %rax
 jmp 0x401005
-push $0x1234
 call 0x404000
 jmp 0x40506c`},
 	{arch.ThunkMcountFunc,
-		"f6 05 b9 4f 00 00 01 74 0a 68 34 12 00 00 e8 ad ef ff ff e9 ad bf ff ff" + strings.Repeat(" cc", 40),
+		"f6 05 b9 4f 00 00 01 0f 84 b8 bf ff ff e8 ae ef ff ff e9 ae bf ff ff" + strings.Repeat(" cc", 9),
 		`testb $0x1,0x4fb9(%rip) # 0x40a000
-je 0x405053
-push $0x1234
+je 0x401005
 call 0x404000
 jmp 0x401005`},
 }
@@ -88,10 +77,34 @@ func encodeThunk(t *testing.T, th Thunk) []byte {
 	if err := th.Encode(b); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(b[arch.ThunkSize:], bytes.Repeat([]byte{0xaa}, 8)) {
+	if n := th.size(); !bytes.Equal(b[n:], bytes.Repeat([]byte{0xaa}, len(b)-n)) {
 		t.Error("bytes behind the thunk are written")
 	}
-	return b[:arch.ThunkSize]
+	return b[:th.size()]
+}
+
+// A thunk is the same among larger ones, and nothing comes to the rest.
+func TestThunkSize(t *testing.T) {
+	for _, c := range thunkTests {
+		th := baseThunk
+		th.Kind = c.kind
+		small := encodeThunk(t, th)
+		th.Size = arch.ThunkSize
+		if want := append(small, bytes.Repeat([]byte{0xcc}, th.Size-len(small))...); !bytes.Equal(encodeThunk(t, th), want) {
+			t.Errorf("%v: another one of %d bytes", c.kind, th.Size)
+		}
+		for _, n := range []int{-32, 16, 48, 128} {
+			th.Size = n
+			if err := th.Encode(make([]byte, 256)); err == nil {
+				t.Errorf("%v: no error of %d bytes", c.kind, n)
+			}
+		}
+	}
+	th := baseThunk
+	th.Kind, th.Size = arch.ThunkMcount, 32
+	if err := th.Encode(make([]byte, 256)); err == nil {
+		t.Error("behind a prologue: no error of too few bytes")
+	}
 }
 
 func TestThunkBytes(t *testing.T) {
@@ -120,25 +133,24 @@ func TestThunkText(t *testing.T) {
 	}
 }
 
-// The offsets of a thunk's parts are in the runtime's sources too; what the code
-// has there must be what both think.
-func TestThunkOffsets(t *testing.T) {
-	g := baseThunk
-	b := encodeThunk(t, g)
-	if b[thunkCallEnd-5] != 0xe8 || b[thunkRet-5] != 0xe8 || b[thunkBypass] != 0xe9 || b[thunkRetJump] != 0xe9 {
-		t.Errorf("calls and jumps are elsewhere: % x", b)
+// A recorder that leads calls elsewhere finds them, where there are both.
+func TestRecordsExit(t *testing.T) {
+	for _, c := range thunkTests {
+		th := baseThunk
+		th.Kind = c.kind
+		b := encodeThunk(t, th)
+		if got := RecordsExit(b); got != (c.kind == arch.ThunkGraph || c.kind == arch.ThunkMcount) {
+			t.Errorf("%v: %v", c.kind, got)
+		}
+		if !RecordsExit(b) {
+			continue
+		}
+		for _, at := range [][2]int{{ThunkEnterCall, ThunkEnterEnd}, {ThunkExitCall, ThunkExitEnd}} {
+			if b[at[0]] != 0xe8 || at[1]-at[0] != 5 {
+				t.Errorf("%v: no call at %d to %d", c.kind, at[0], at[1])
+			}
+		}
 	}
-	if id := le32(b[thunkRet+6:]); id != g.ID|1<<31 {
-		t.Errorf("id at the return: %#x", id)
-	}
-	g.Kind = arch.ThunkMcount
-	if b = encodeThunk(t, g); b[thunkCallEnd-5] != 0xe8 || b[thunkRet-5] != 0xe8 || b[thunkBypass] != 0xe9 || b[thunkRetJump] != 0xe9 {
-		t.Errorf("behind a prologue, calls and jumps are elsewhere: % x", b)
-	}
-}
-
-func le32(b []byte) uint32 {
-	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
 }
 
 func TestThunkRefuses(t *testing.T) {
@@ -150,10 +162,10 @@ func TestThunkRefuses(t *testing.T) {
 		text   string
 	}{
 		{"switch too far", func(t *Thunk) { t.Switch = t.Addr + far }, true, "thunk 4660: testb at 0x405040 cannot reach"},
-		{"enter too far", func(t *Thunk) { t.Enter = t.Addr + far }, true, "thunk 4660: call at 0x40504e cannot reach"},
-		{"exit too far", func(t *Thunk) { t.Exit = t.Addr + far }, true, "thunk 4660: jmp at 0x40506a cannot reach"},
-		{"body too far", func(t *Thunk) { t.Body = t.Addr - far }, true, "thunk 4660: call at 0x40505b cannot reach"},
-		{"not aligned", func(t *Thunk) { t.Addr += 32 }, false, "not aligned"},
+		{"enter too far", func(t *Thunk) { t.Enter = t.Addr + far }, true, "thunk 4660: call at 0x40504d cannot reach"},
+		{"exit too far", func(t *Thunk) { t.Exit = t.Addr + far }, true, "thunk 4660: call at 0x40505a cannot reach"},
+		{"body too far", func(t *Thunk) { t.Body = t.Addr - far }, true, "thunk 4660: je at 0x405047 cannot reach"},
+		{"not aligned", func(t *Thunk) { t.Addr += 16 }, false, "not aligned"},
 		{"no id", func(t *Thunk) { t.ID = 0 }, false, "id 0x0"},
 		{"reserved id", func(t *Thunk) { t.ID = arch.MaxThunkID + 1 }, false, "id 0x7ffe0000"},
 		{"no kind", func(t *Thunk) { t.Kind = 99 }, false, "kind 99"},
@@ -166,7 +178,7 @@ func TestThunkRefuses(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	if err := baseThunk.Encode(make([]byte, arch.ThunkSize-1)); err == nil {
+	if err := baseThunk.Encode(make([]byte, ThunkSize(arch.ThunkGraph)-1)); err == nil {
 		t.Error("too few bytes: no error")
 	}
 	// What a kind does not use may be anywhere.
@@ -177,7 +189,7 @@ func TestThunkRefuses(t *testing.T) {
 	}
 	// The farthest that can be reached.
 	th = baseThunk
-	th.Kind, th.Body = arch.ThunkFunc, th.Addr+24+1<<31-1
+	th.Kind, th.Body = arch.ThunkFunc, th.Addr+13+1<<31-1
 	if err := th.Encode(make([]byte, arch.ThunkSize)); err != nil {
 		t.Error(err)
 	}

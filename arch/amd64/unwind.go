@@ -7,7 +7,9 @@ import (
 
 // thunkRetCode is the code at thunkRet, where a traced body returns to: what
 // tells a return address that is a thunk's from any other.
-var thunkRetCode = [...]byte{0x48, 0x8d, 0x64, 0x24, 0xf8, 0x68} // lea -8(%rsp), %rsp; push $...
+//
+// It is push %rax, encoded as no assembler does it, and the beginning of a call.
+var thunkRetCode = [4]byte{0x40, 0xff, 0xf0, 0xe8}
 
 // ShadowBit is the bit to flip in the address of a return address slot to get its shadow, which holds the return
 // address while the slot holds a thunk's.
@@ -36,22 +38,15 @@ func StartsAtEntry(retReg, codeAlign uint64, dataAlign int64, instructions []byt
 // The rule reads the code at the return address, so values that are not one, such as the 0 that ends the stack of a
 // hand-made coroutine, are left alone.
 func CallerRule() []byte {
-	var code, mask [8]byte
-	copy(code[:], thunkRetCode[:])
-	for i := range thunkRetCode {
-		mask[i] = 0xff
-	}
 	const (
 		lit8, minus, dup, deref, drop = 0x38, 0x1c, 0x12, 0x06, 0x13
-		const1u, const4u, const8u     = 0x08, 0x0c, 0x0e
-		and, eq, gt, shl, xor         = 0x1a, 0x29, 0x2b, 0x24, 0x27
+		const1u, const4u              = 0x08, 0x0c
+		eq, gt, shl, xor              = 0x29, 0x2b, 0x24, 0x27
 		bra, skip                     = 0x28, 0x2f
 		lowestCode                    = 0x10000
 	)
-	test := []byte{deref, const8u} // slot, address -> slot, code at the address
-	test = append(test, mask[:]...)
-	test = append(test, and, const8u)
-	test = append(test, code[:]...)
+	test := []byte{opDerefSz, byte(len(thunkRetCode)), const4u} // slot, address -> slot, code at the address
+	test = append(test, thunkRetCode[:]...)
 	test = append(test, eq, const1u, ShadowBit, shl, xor)
 
 	e := []byte{lit8, minus, dup, deref, dup, const4u} // CFA -> slot, address, address

@@ -169,7 +169,7 @@ func thunkRows(k arch.ThunkKind, n int) []byte {
 func ThunkFrames(base uint64, thunks []Thunk, s Shadow) *arch.Frames {
 	var runs []arch.ThunkRun
 	for i := range thunks {
-		runs = arch.AppendThunkRun(runs, thunks[i].Addr, thunks[i].Kind)
+		runs = arch.AppendThunkRun(runs, thunks[i].Addr, arch.ThunkSize, thunks[i].Kind)
 	}
 	return ThunkRunFrames(base, runs, s)
 }

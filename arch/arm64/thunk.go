@@ -95,7 +95,7 @@ const thunkMark = 0xd4200000 | 0xfe47<<5 // brk #0xfe47
 // Encode writes the thunk's ThunkSize bytes to dst. It returns a *RangeError if a target cannot be reached, and an
 // error for an invalid id, frame or address.
 func (t *Thunk) Encode(dst []byte) error {
-	if err := arch.CheckThunk(dst, t.Addr, t.ID, t.Kind); err != nil {
+	if err := arch.CheckThunk(dst, t.Addr, arch.ThunkSize, t.ID, t.Kind); err != nil {
 		return err
 	}
 	if t.Kind == arch.ThunkMcount && (t.Frame == 0 || t.Frame%16 != 0 || t.Frame >= MaxThunkFrame) {

@@ -315,7 +315,7 @@ func TestCallerRows(t *testing.T) {
 // An entry describes a bounded number of thunks, and all of them are described.
 func TestThunkRuns(t *testing.T) {
 	for k := arch.ThunkGraph; k < arch.ThunkKinds; k++ {
-		fr := ThunkRunFrames(0x700000, []arch.ThunkRun{{Addr: 0x500000, N: 2*thunkRun + 3, Kind: k}}, AnyShadow)
+		fr := ThunkRunFrames(0x700000, []arch.ThunkRun{{Addr: 0x500000, N: 2*thunkRun + 3, Size: arch.ThunkSize, Kind: k}}, AnyShadow)
 		pc, left := uint64(0x500000), 2*thunkRun+3
 		for _, p := range fr.FDEs {
 			n := min(left, thunkRun)

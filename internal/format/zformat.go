@@ -437,7 +437,7 @@ const (
 	ImageMagic     = "FENTRYIM" // value of IMAGE_O_MAGIC
 	SyscallNumbers = 512        // those of system calls that the runtime knows
 	SyscallNoPlan  = 255        // an entry of fentry_syscalls: there is no plan, but the slow path is to be taken
-	ImageVersion   = 3          // value of IMAGE_O_VERSION
+	ImageVersion   = 4          // value of IMAGE_O_VERSION
 	MeetingMagic   = "FTRYHOME" // value of MEETING_O_MAGIC
 	ActionsQuick   = 0x80000000 // bit in the index of actions: all of the function's capture something, always
 )
@@ -598,7 +598,7 @@ const (
 
 // The symbol fentry_image: what is traced in an image.
 const (
-	ImageSize = 1312 // bytes
+	ImageSize = 1320 // bytes
 )
 
 // Fields of image_info.
@@ -640,6 +640,7 @@ const (
 	ImageODeep         = 1292 // u32
 	ImageOOriginal     = 1296 // i64, bytes
 	ImageOOff          = 1304 // i64, bytes
+	ImageOThunkSize    = 1312 // u32, bytes
 )
 
 // Sizes of arrays in image_info, bytes.
@@ -775,19 +776,20 @@ const (
 
 // Fields of state.
 const (
-	StateONext     = 0   // u64
-	StateOID       = 8   // u64
-	StateOSites    = 16  // u32
-	StateOLoaded   = 32  // u64, counter
-	StateOWords    = 40  // u64
-	StateOThunks   = 48  // u64
-	StateOSwitches = 64  // u64
-	StateOActing   = 104 // u64
-	StateOAt       = 128 // u64
-	StateOCode     = 136 // u64
-	StateOCodeSize = 144 // u64, bytes
-	StateODetours  = 152 // u64
-	StateOStage    = 168 // u32
+	StateONext      = 0   // u64
+	StateOID        = 8   // u64
+	StateOSites     = 16  // u32
+	StateOLoaded    = 32  // u64, counter
+	StateOWords     = 40  // u64
+	StateOThunks    = 48  // u64
+	StateOSwitches  = 64  // u64
+	StateOActing    = 104 // u64
+	StateOAt        = 128 // u64
+	StateOCode      = 136 // u64
+	StateOCodeSize  = 144 // u64, bytes
+	StateODetours   = 152 // u64
+	StateOStage     = 168 // u32
+	StateOThunkSize = 172 // u32, bytes
 )
 
 // Sizes of arrays in state, bytes.

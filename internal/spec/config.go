@@ -11,7 +11,7 @@ const (
 	ConfigMagic   = "FENTRYCF"
 	ConfigVersion = 1
 	ImageMagic    = "FENTRYIM"
-	ImageVersion  = 3
+	ImageVersion  = 4
 )
 
 // Config is the symbol fentry_config: what to do in a process, whatever images it has.
@@ -31,7 +31,7 @@ var Config = Struct{"config", "CONFIG", 1280, "the symbol fentry_config: what to
 
 // Image is the symbol fentry_image: what is traced in one image. Distances are from the
 // structure, so they hold wherever the image is loaded.
-var Image = Struct{"image_info", "IMAGE", 1312, "the symbol fentry_image: what is traced in an image", []Field{
+var Image = Struct{"image_info", "IMAGE", 1320, "the symbol fentry_image: what is traced in an image", []Field{
 	{"MAGIC", 0, "u64", "", "the bytes " + ImageMagic},
 	{"VERSION", 8, "u32", "", "of this structure"},
 	{"SITES", 12, "u32", "", "number of ids: local ids are 1 to this"},
@@ -75,6 +75,7 @@ var Image = Struct{"image_info", "IMAGE", 1312, "the symbol fentry_image: what i
 	{"DEEP", 1292, "u32", "", "Go's programs: the bit of an id, as slow paths get it, of events that have a DEPTH"},
 	{"ORIGINAL", 1296, "i64", "bytes", "Go's programs that are patched: distance to a GoOriginal; 0: there is none"},
 	{"OFF", 1304, "i64", "bytes", "distance to a bitmap, by local id, of functions that are off at first; 0: none"},
+	{"THUNK_SIZE", 1312, "u32", "bytes", "of a thunk, a power of 2"},
 }}
 
 // ActionsQuick is in an image's index of actions at a function of which all actions capture something, without a limit.
@@ -229,6 +230,7 @@ var State = Struct{"state", "STATE", 176, "an image of a process", []Field{
 	{"CODE_SIZE", 144, "u64", "bytes", "of that; 0: it is not known"},
 	{"DETOURS", 152, "u64", "", "address of a table of the runtime's routines, see Detours; 0: there is none"},
 	{"STAGE", 168, "u32", "", "how far its loading is, see Stages"},
+	{"THUNK_SIZE", 172, "u32", "bytes", "of a thunk"},
 }}
 
 // Acting is what is done at calls of an image's functions. It stays as it is while anybody can read it, and another one takes

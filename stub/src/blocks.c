@@ -45,7 +45,7 @@ static u8 *new_arena(u32 i)
 	if (!a)
 		return 0;
 	if (cas(&arenas[i], (u8 *)0, a)) {
-		wipe_on_fork(a, BLOCKS * BLOCK);
+		wiped_on_fork(a, BLOCKS * BLOCK);
 		return a;
 	}
 	sys(SYS_munmap, a, (BLOCKS + 1) * BLOCK, 0, 0, 0, 0);
@@ -170,6 +170,13 @@ hidden struct control *table_block(u64 owner)
 {
 	struct control **t = load(&fentry_blocks);
 	return t ? load(&t[blocks_index(~owner)]) : 0;
+}
+
+/* blocks_wipe does to all blocks what the kernel has only pretended to do. */
+hidden void blocks_wipe(void)
+{
+	for (u32 i = 0; i < ARENAS && arenas[i]; i++)
+		wipe(arenas[i], BLOCKS * BLOCK);
 }
 
 /* blocks_base tells all blocks where the ids of the image begin that finds them by the control

@@ -21,6 +21,7 @@ hidden struct control *leader_block(u32 pid);
 hidden int share_base(void);
 hidden int publish(struct control *c);
 hidden struct control *table_block(u64 owner);
+hidden void blocks_wipe(void);
 hidden void blocks_base(u32 base);
 hidden struct control *next_block(u32 *i);
 hidden void blocks_leave(void);

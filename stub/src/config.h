@@ -8,7 +8,7 @@
 #define IMAGE_MAGIC                0x4d495952544e4546 /* the bytes FENTRYIM, value of IMAGE_O_MAGIC */
 #define SYSCALL_NUMBERS            512          /* those of system calls that the runtime knows */
 #define SYSCALL_NO_PLAN            255          /* an entry of fentry_syscalls: there is no plan, but the slow path is to be taken */
-#define IMAGE_VERSION              3            /* value of IMAGE_O_VERSION */
+#define IMAGE_VERSION              4            /* value of IMAGE_O_VERSION */
 #define MEETING_MAGIC              0x454d4f4859525446 /* the bytes FTRYHOME, value of MEETING_O_MAGIC */
 #define ACTIONS_QUICK              0x80000000   /* bit in the index of actions: all of the function's capture something, always */
 
@@ -137,7 +137,7 @@
 #define CONFIG_N_DIR               512
 
 /* the symbol fentry_image: what is traced in an image */
-#define IMAGE_SIZE                 1312         /* bytes */
+#define IMAGE_SIZE                 1320         /* bytes */
 
 /* fields of image_info */
 #define IMAGE_O_MAGIC              0            /* u64 */
@@ -177,6 +177,7 @@
 #define IMAGE_O_DEEP               1292         /* u32 */
 #define IMAGE_O_ORIGINAL           1296         /* i64, bytes */
 #define IMAGE_O_OFF                1304         /* i64, bytes */
+#define IMAGE_O_THUNK_SIZE         1312         /* u32, bytes */
 
 /* sizes of arrays in image_info, bytes */
 #define IMAGE_N_BUILD_ID           103
@@ -284,6 +285,7 @@
 #define STATE_O_CODE_SIZE          144          /* u64, bytes */
 #define STATE_O_DETOURS            152          /* u64 */
 #define STATE_O_STAGE              168          /* u32 */
+#define STATE_O_THUNK_SIZE         172          /* u32, bytes */
 
 /* sizes of arrays in state, bytes */
 
@@ -404,6 +406,8 @@ struct image_info {
 	u32 deep; /* Go's programs: the bit of an id, as slow paths get it, of events that have a DEPTH */
 	i64 original; /* bytes: Go's programs that are patched: distance to a GoOriginal; 0: there is none */
 	i64 off; /* bytes: distance to a bitmap, by local id, of functions that are off at first; 0: none */
+	u32 thunk_size; /* bytes: of a thunk, a power of 2 */
+	u8 pad1316[4];
 };
 _Static_assert(offsetof(struct image_info, magic) == IMAGE_O_MAGIC, "image_info.magic");
 _Static_assert(offsetof(struct image_info, version) == IMAGE_O_VERSION, "image_info.version");
@@ -442,6 +446,7 @@ _Static_assert(offsetof(struct image_info, curg) == IMAGE_O_CURG, "image_info.cu
 _Static_assert(offsetof(struct image_info, deep) == IMAGE_O_DEEP, "image_info.deep");
 _Static_assert(offsetof(struct image_info, original) == IMAGE_O_ORIGINAL, "image_info.original");
 _Static_assert(offsetof(struct image_info, off) == IMAGE_O_OFF, "image_info.off");
+_Static_assert(offsetof(struct image_info, thunk_size) == IMAGE_O_THUNK_SIZE, "image_info.thunk_size");
 _Static_assert(sizeof(struct image_info) == IMAGE_SIZE, "image_info");
 
 /* a module of a Go program that is relocated; WORDS offsets follow, u32 each */
@@ -574,7 +579,7 @@ struct state {
 	u64 detours; /* address of a table of the runtime's routines, see Detours; 0: there is none */
 	u8 pad160[8];
 	u32 stage; /* how far its loading is, see Stages */
-	u8 pad172[4];
+	u32 thunk_size; /* bytes: of a thunk */
 };
 _Static_assert(offsetof(struct state, next) == STATE_O_NEXT, "state.next");
 _Static_assert(offsetof(struct state, id) == STATE_O_ID, "state.id");
@@ -589,6 +594,7 @@ _Static_assert(offsetof(struct state, code) == STATE_O_CODE, "state.code");
 _Static_assert(offsetof(struct state, code_size) == STATE_O_CODE_SIZE, "state.code_size");
 _Static_assert(offsetof(struct state, detours) == STATE_O_DETOURS, "state.detours");
 _Static_assert(offsetof(struct state, stage) == STATE_O_STAGE, "state.stage");
+_Static_assert(offsetof(struct state, thunk_size) == STATE_O_THUNK_SIZE, "state.thunk_size");
 _Static_assert(sizeof(struct state) == STATE_SIZE, "state");
 
 /* what is done at calls of an image's functions */

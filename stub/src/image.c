@@ -269,7 +269,8 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->code_size = info->runtime;
 	m->detours = info->detours ? a + (u64)info->detours : 0;
 	m->thunks = info->thunks ? a + (u64)info->thunks : 0;
-	m->size = info->thunks ? (u64)info->sites * THUNK_SIZE : 0;
+	m->thunk_size = info->thunk_size;
+	m->size = info->thunks ? (u64)info->sites * info->thunk_size : 0;
 	m->switches = info->switches ? (u8 *)a + info->switches : 0;
 	m->roots = m->changed_roots ? m->changed_roots : info->roots ? (u8 *)a + info->roots : 0;
 	m->without = info->without ? (u8 *)a + info->without : 0;
@@ -283,10 +284,12 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	if (info->actions)
 		set_acting(m, (struct acting){ a + (u64)info->actions, a + (u64)info->counts, info->actions_count, { 0 } });
 	*words = (struct words){
-		fentry_words.blocks, m->thunks, m->size, m->roots, fentry_words.threshold, m, fentry_words.depth, base,
+		fentry_words.blocks, m->thunks, m->size, 0, 0, 0, fentry_words.depth, base,
 		fentry_words.enter, fentry_words.exit, fentry_words.record, fentry_words.syscall, fentry_words.settle, words->word,
-		fentry_words.act, fentry_words.act_exit, at, 0,
+		fentry_words.act, fentry_words.act_exit, at, 0, m->roots, fentry_words.threshold, m,
 	};
+	/* The tables of the tracer profile are by local id. */
+	id_words(&words->id_scale, m->thunks, m->thunk_size, fentry_config.mode == MODE_PROFILE ? 0 : base);
 	if (!info->library)
 		store(&executable, base);
 	if (!(*same && entered(m)) && !enter_image(m))
@@ -421,10 +424,10 @@ static struct image *image_at(u64 addr)
 hidden int image_returns_to(u64 ret, struct function *f)
 {
 	struct image *m = ret % THUNK_SIZE == THUNK_RET ? image_at(ret) : 0;
-	if (!m)
+	if (!m || (ret - m->thunks) % m->thunk_size != THUNK_RET)
 		return 0;
 	f->image = m;
-	f->id = (u32)((ret - m->thunks) / THUNK_SIZE) + 1;
+	f->id = (u32)((ret - m->thunks) / m->thunk_size) + 1;
 	return 1;
 }
 

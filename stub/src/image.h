@@ -17,9 +17,7 @@ struct reserved { u64 slot, number; };
 struct words {
 	struct control **blocks;
 	u64 thunks, thunks_size;
-	const u8 *roots;
-	u64 threshold;
-	struct image *self;
+	u64 id_scale, id_enter, id_exit;
 	u32 depth, id_base;
 	int (*enter)(u64 slot, u32 id, struct image *m, u64 ret, u64 fp);
 	u64 (*exit)(u64 slot, u32 id, struct image *m);
@@ -30,11 +28,17 @@ struct words {
 	int (*act)(u64 slot, u32 id, struct image *m, struct callregs *r);
 	u64 (*act_exit)(u64 slot, u32 id, struct image *m, struct callregs *r);
 	u32 tables, syscalls;
+	const u8 *roots;
+	u64 threshold;
+	struct image *self;
 };
 
 at(words, blocks, W_BLOCKS);
 at(words, thunks, W_THUNKS);
 at(words, thunks_size, W_THUNKS_SIZE);
+at(words, id_scale, W_ID_SCALE);
+at(words, id_enter, W_ID_ENTER);
+at(words, id_exit, W_ID_EXIT);
 at(words, roots, W_ROOTS);
 at(words, threshold, W_THRESHOLD);
 at(words, self, W_SELF);
@@ -80,10 +84,11 @@ struct image {
 	u64 detours;        /* address of the table of its runtime's routines, see Detours in internal/spec; 0: there is none */
 	u8 *changed_roots;  /* a recorder's, in memory of its own; 0: none */
 	u32 stage;          /* IMAGE_... */
-	u32 tables;         /* where its tables are in blocks */
+	u32 thunk_size;     /* bytes of one */
 	u64 unloaded;       /* counter when it went */
 	u8 *kept;           /* its switches when it went, for when it is loaded again */
 	u32 told_gone;      /* readers have been told that it went */
+	u32 tables;         /* where its tables are in blocks */
 	u8 *next_roots;     /* those of a change that is being made; 0: none */
 	struct acting actings[2];
 	/* What the last change took the place of, where a thread may look that came in before. */
@@ -104,6 +109,7 @@ at(image, code, STATE_O_CODE);
 at(image, code_size, STATE_O_CODE_SIZE);
 at(image, detours, STATE_O_DETOURS);
 at(image, stage, STATE_O_STAGE);
+at(image, thunk_size, STATE_O_THUNK_SIZE);
 
 at(image, switches, I_SWITCHES);
 

@@ -29,9 +29,9 @@
 #define W_BLOCKS           0  /* table of blocks by thread pointer; 0: they are at the control base */
 #define W_THUNKS           8  /* address of the first thunk */
 #define W_THUNKS_SIZE      16 /* bytes of all */
-#define W_ROOTS            24 /* bitmap of graph roots by local id, 0: every function is one */
-#define W_THRESHOLD        32 /* ticks: shorter calls are not recorded; 0: all are */
-#define W_SELF             40 /* the image, for slow paths */
+#define W_ID_SCALE         24 /* amd64: a return address in a thunk times this, plus one of the two words that follow, */
+#define W_ID_ENTER         32 /* is the id in its high half: for the address that enter returns to */
+#define W_ID_EXIT          40 /* and for that of exit, with the bit FT_ID_EXIT */
 #define W_DEPTH            48 /* u32: greatest depth of calls that are recorded, below DEPTH_HIDDEN */
 #define W_ID_BASE          52 /* u32: ids in the trace are local ids plus this */
 #define W_ENTER            56 /* slow paths, which are the home's: slow.c */
@@ -44,7 +44,10 @@
 #define W_ACT_EXIT         112
 #define W_TABLES           120 /* u32, profile, count: where the thread's tables of the image are in the block */
 #define W_SYSCALLS         124 /* u32: what is recorded of system calls, SYSCALLS_... */
-#define W_SIZE             128
+#define W_ROOTS            128 /* bitmap of graph roots by local id, 0: every function is one */
+#define W_THRESHOLD        136 /* ticks: shorter calls are not recorded; 0: all are */
+#define W_SELF             144 /* the image, for slow paths */
+#define W_SIZE             152
 
 /* struct table: what a thread has counted in an image */
 #define T_ENTRIES          0  /* by local id; 0: none of the image's functions has been called yet */

@@ -20,9 +20,9 @@
 
 enum { PIECE_SHIFT = 17, PIECE = 1 << PIECE_SHIFT, WINDOW = 4 << 20, MOST_STACKS = 24 << 10 };
 
-/* What is known of every piece of the address space, a byte each, in two levels. The first
-   one is part of every patched program: 16 KB. What the second one has of 64 GB is mapped at
-   once, and locked in a program that locks its memory: 512 KB. A piece that a thread is
+/* What is known of every piece of the address space, a byte each, in three levels. The first
+   one is part of every patched program, so it is small. What the third one has of 64 GB is mapped
+   at once, and locked in a program that locks its memory: 512 KB. A piece that a thread is
    mapping right now says in which process: a child forked meanwhile has the byte, but nobody
    who will ever change it. Children that share their parent's memory (vfork) run under its
    name here, as they use its control blocks. */
@@ -36,27 +36,28 @@ static u8 busy_in(u32 pid) { return (u8)(P_BUSY + pid % (P_LAST - P_BUSY + 1)); 
 #define PIECE_LONGEST 30000000000UL /* ns */
 #define PIECE_NAP     1000000UL     /* ns between looks */
 enum { PIECE_YIELDS = 100 }; /* looks before the first nap */
-enum { L1_SHIFT = 36, L2_PIECES = 1 << (L1_SHIFT - PIECE_SHIFT) };
-static u8 *pieces[1 << (ADDRESS_BITS - L1_SHIFT)];
+enum { L1_SHIFT = 42, L2_SHIFT = 36, L2_TABLES = 1 << (L1_SHIFT - L2_SHIFT), L3_PIECES = 1 << (L2_SHIFT - PIECE_SHIFT) };
+static u8 **pieces[1 << (ADDRESS_BITS - L1_SHIFT)];
+
+/* level returns what is at a place of a table: zeroes, if nothing was there; 0: there is no memory. */
+static void *level(void **at, u64 size)
+{
+	void *p = load(at);
+	if (p)
+		return p;
+	void *n = map_private(size);
+	if (n && !cas(at, (void *)0, n))
+		sys(SYS_munmap, n, size, 0, 0, 0, 0);
+	return load(at);
+}
 
 static u8 *piece_state(u64 a)
 {
 	if (a >> ADDRESS_BITS)
 		return 0;
-	u8 **l1 = &pieces[a >> L1_SHIFT];
-	u8 *l2 = load(l1);
-	if (!l2) {
-		u8 *n = map_private(L2_PIECES);
-		if (!n)
-			return 0;
-		if (cas(l1, (u8 *)0, n))
-			l2 = n;
-		else {
-			sys(SYS_munmap, n, L2_PIECES, 0, 0, 0, 0);
-			l2 = load(l1);
-		}
-	}
-	return &l2[a / PIECE % L2_PIECES];
+	u8 **l2 = level((void **)&pieces[a >> L1_SHIFT], L2_TABLES * sizeof *l2);
+	u8 *l3 = l2 ? level((void **)&l2[(a >> L2_SHIFT) % L2_TABLES], L3_PIECES) : 0;
+	return l3 ? &l3[a / PIECE % L3_PIECES] : 0;
 }
 
 static int map_at(u64 a)
@@ -388,10 +389,12 @@ hidden void leave_stack(struct control *c)
 static u64 next_in(u64 a, u8 lo, u8 hi)
 {
 	while (a < 1UL << ADDRESS_BITS) {
-		u8 *l2 = load(&pieces[a >> L1_SHIFT]), v = l2 ? load(&l2[a / PIECE % L2_PIECES]) : P_UNKNOWN;
+		u8 **l2 = load(&pieces[a >> L1_SHIFT]), *l3 = l2 ? load(&l2[(a >> L2_SHIFT) % L2_TABLES]) : 0;
+		u8 v = l3 ? load(&l3[a / PIECE % L3_PIECES]) : P_UNKNOWN;
 		if (v >= lo && v <= hi)
 			return a;
-		a = l2 ? a + PIECE : ((a >> L1_SHIFT) + 1) << L1_SHIFT;
+		u32 known = l3 ? PIECE_SHIFT : l2 ? L2_SHIFT : L1_SHIFT;
+		a = ((a >> known) + 1) << known;
 	}
 	return -1UL;
 }
@@ -467,8 +470,12 @@ hidden void stacks_leave(void)
 {
 	for (u64 a = next_piece(0); a != -1UL; a = next_piece(a + PIECE))
 		unmap_windows(a, 0, shadow_windows());
-	for (u32 i = 0; i < lengthof(pieces); i++)
+	for (u32 i = 0; i < lengthof(pieces); i++) {
+		for (u32 k = 0; pieces[i] && k < L2_TABLES; k++)
+			if (pieces[i][k])
+				sys(SYS_munmap, pieces[i][k], L3_PIECES, 0, 0, 0, 0);
 		if (pieces[i])
-			sys(SYS_munmap, pieces[i], L2_PIECES, 0, 0, 0, 0);
+			sys(SYS_munmap, pieces[i], L2_TABLES * sizeof **pieces, 0, 0, 0, 0);
+	}
 	memset(pieces, 0, sizeof pieces);
 }

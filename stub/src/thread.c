@@ -103,8 +103,10 @@ static struct control *find_thread(void)
 	int shared = !has_base() && load(&fentry_blocks);
 	if (shared)
 		c = find_block(owner, 0);
-	if (OWN_BASE && c && forked(c))
+	if (OWN_BASE && c && forked(c)) {
 		wipe_now();
+		blocks_wipe();
+	}
 	u32 tid = 0, pid = 0;
 	if (c && c->owner == owner) {
 		/* By the control base the block is this thread's, or its parent's that waits

@@ -8,8 +8,8 @@
 #include "sys.h"
 #include "wipe.h"
 
-/* arenas of control blocks, and what files need */
-enum { MOST = ARENAS + 4 };
+/* what files need */
+enum { MOST = 4 };
 static struct { u8 *p; u64 size; } wiped[MOST];
 static u32 nwiped;
 
@@ -27,10 +27,23 @@ hidden int wipe_is_emulated(void)
 	return k == 2;
 }
 
-/* wipe_on_fork makes private memory zero in forked children. */
-hidden void wipe_on_fork(void *p, u64 size)
+/* wiped_on_fork makes private memory zero in forked children where the kernel does it. Where nobody does, the caller has
+   to see to it: wipe. */
+hidden void wiped_on_fork(void *p, u64 size)
 {
 	sys(SYS_madvise, p, size, MADV_WIPEONFORK_, 0, 0, 0);
+}
+
+/* wipe makes memory zero as the kernel would have. */
+hidden void wipe(void *p, u64 size)
+{
+	sys(SYS_mmap, p, size, PROT_RW, MAP_PRIVATE_ | MAP_ANON | MAP_NORESERVE_ | MAP_FIXED_, -1, 0);
+}
+
+/* wipe_on_fork is wiped_on_fork, and what wipe_now sees to. */
+hidden void wipe_on_fork(void *p, u64 size)
+{
+	wiped_on_fork(p, size);
 	u32 i = add(&nwiped, 1);
 	if (i >= MOST)
 		return;
@@ -43,5 +56,5 @@ hidden void wipe_now(void)
 {
 	for (u32 i = 0; i < lengthof(wiped); i++)
 		if (wiped[i].p)
-			sys(SYS_mmap, wiped[i].p, wiped[i].size, PROT_RW, MAP_PRIVATE_ | MAP_ANON | MAP_NORESERVE_ | MAP_FIXED_, -1, 0);
+			wipe(wiped[i].p, wiped[i].size);
 }

@@ -6,6 +6,8 @@
 enum { ARENAS = 1024 }; /* of control blocks, at most: 65,536 threads */
 
 hidden int wipe_is_emulated(void);
+hidden void wiped_on_fork(void *p, u64 size);
+hidden void wipe(void *p, u64 size);
 hidden void wipe_on_fork(void *p, u64 size);
 hidden void wipe_now(void);
 

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/stub"
@@ -40,15 +40,6 @@ type placedActs struct {
 	all    []stub.Action
 	exits  map[uint32]bool // functions at whose returns something is done; in it: they have actions
 }
-
-// Offsets of a thunk's parts, as arch/amd64 has them.
-const (
-	thunkPush    = 9  // push $id
-	thunkCall    = 14 // call enter
-	thunkCallEnd = 19
-	thunkJump    = 42 // jmp exit
-	thunkJumpEnd = 47
-)
 
 // placeActs makes new tables for all images that have other actions now.
 func (r *Runtime) placeActs(rem *remote, l *Limits, to *acting) error {
@@ -204,8 +195,8 @@ func (r *Runtime) routesOf(im *RuntimeImage) (*routes, error) {
 	}
 	first := format.DetourGraphAct
 	err = r.eachThunks(im, func(thunks []byte, addr uint64) error {
-		for at := 0; at < len(thunks) && first == format.DetourGraphAct; at += arch.ThunkSize {
-			switch addr + uint64(at) + target(thunks[at:at+arch.ThunkSize], thunkCall, thunkCallEnd) {
+		for at := 0; at < len(thunks) && first == format.DetourGraphAct; at += im.thunkSize {
+			switch addr + uint64(at) + target(thunks[at:at+im.thunkSize], amd64.ThunkEnterCall, amd64.ThunkEnterEnd) {
 			case all[format.DetourOptAct].from, all[format.DetourMcountOptAct].from:
 				first = format.DetourOptAct
 			}
@@ -222,9 +213,12 @@ func (r *Runtime) routesOf(im *RuntimeImage) (*routes, error) {
 // eachThunks reads the thunks of an image, many at once, in their order.
 func (r *Runtime) eachThunks(im *RuntimeImage, do func(thunks []byte, addr uint64) error) error {
 	const step = 1 << 14
-	thunks := make([]byte, min(im.Sites, step)*arch.ThunkSize)
+	if im.thunkSize < amd64.ThunkExitEnd {
+		return errors.New("they make no sense")
+	}
+	thunks := make([]byte, min(im.Sites, step)*im.thunkSize)
 	for first := 0; first < im.Sites; first += step {
-		part, at := thunks[:min(im.Sites-first, step)*arch.ThunkSize], im.thunks+uint64(first)*arch.ThunkSize
+		part, at := thunks[:min(im.Sites-first, step)*im.thunkSize], im.thunks+uint64(first*im.thunkSize)
 		if err := r.t.ReadAt(part, at); err != nil {
 			return err
 		}
@@ -248,10 +242,11 @@ func (r *Runtime) leadThunksOf(p *placedActs) error {
 	}
 	return r.eachThunks(p.im, func(thunks []byte, addr uint64) error {
 		begin, end := -1, 0
-		for at := 0; at < len(thunks); at += arch.ThunkSize {
-			exit, acts := p.exits[uint32((addr+uint64(at)-p.im.thunks)/arch.ThunkSize+1)]
-			if w.lead(thunks[at:at+arch.ThunkSize], addr+uint64(at), acts, exit) {
-				if end = at + arch.ThunkSize; begin < 0 {
+		size := p.im.thunkSize
+		for at := 0; at < len(thunks); at += size {
+			exit, acts := p.exits[uint32((addr+uint64(at)-p.im.thunks)/uint64(size)+1)]
+			if w.lead(thunks[at:at+size], addr+uint64(at), acts, exit) {
+				if end = at + size; begin < 0 {
 					begin = at
 				}
 			}
@@ -265,7 +260,7 @@ func (r *Runtime) leadThunksOf(p *placedActs) error {
 
 // lead changes a thunk, and reports whether that is another one now.
 func (w *routes) lead(t []byte, at uint64, acts, exit bool) bool {
-	if t[thunkPush] != 0x68 || t[thunkCall] != 0xe8 || t[thunkJump] != 0xe9 {
+	if !amd64.RecordsExit(t) {
 		return false // it counts, or only looks
 	}
 	turn := func(i, end int, there bool) bool {
@@ -279,6 +274,6 @@ func (w *routes) lead(t []byte, at uint64, acts, exit bool) bool {
 		}
 		return ok
 	}
-	enter := turn(thunkCall, thunkCallEnd, acts)
-	return turn(thunkJump, thunkJumpEnd, exit) || enter
+	enter := turn(amd64.ThunkEnterCall, amd64.ThunkEnterEnd, acts)
+	return turn(amd64.ThunkExitCall, amd64.ThunkExitEnd, exit) || enter
 }

@@ -451,7 +451,8 @@ func (d *detaching) leadBack(at, v uint64) bool {
 // returns tells whether an address is the one that functions return to in a thunk.
 func (im *image) returns(v uint64) bool {
 	off := v - (im.bias + im.m.RXAddr)
-	return off < uint64(im.m.Running.Traced)*arch.ThunkSize && off%arch.ThunkSize == im.m.Running.Return
+	size := im.m.Running.Thunk
+	return off < uint64(im.m.Running.Traced)*size && off%size == im.m.Running.Return
 }
 
 // interrupted tells whether the word at an address is not a return address but the program counter of a thread that a

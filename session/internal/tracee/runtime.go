@@ -46,6 +46,7 @@ type RuntimeImage struct {
 	Loaded uint64 // the process's counter when it registered
 
 	state, words, thunks, switches uint64
+	thunkSize                      int // in bytes
 	code, codeSize, detours        uint64
 	at, acting                     uint64
 
@@ -110,7 +111,7 @@ func (r *Runtime) find() error {
 }
 
 // homeVersion is HOME_VERSION of stub/src/home.h.
-const homeVersion = 10
+const homeVersion = 11
 
 // next reads the image at an address, and returns where the next one is.
 func (r *Runtime) next(at uint64, err *error) uint64 {
@@ -128,7 +129,8 @@ func (r *Runtime) next(at uint64, err *error) uint64 {
 		words:  word(format.StateOWords), thunks: word(format.StateOThunks), switches: word(format.StateOSwitches),
 		at: word(format.StateOAt), acting: word(format.StateOActing),
 		code: word(format.StateOCode), codeSize: word(format.StateOCodeSize), detours: word(format.StateODetours),
-		leaves: r.leaves(word(format.StateOAt)),
+		thunkSize: int(min(le.Uint32(b[format.StateOThunkSize:]), arch.ThunkSize)),
+		leaves:    r.leaves(word(format.StateOAt)),
 	})
 	return word(format.StateONext)
 }

@@ -50,6 +50,16 @@ var Flags = []string{
 	"-fno-ident", "-fno-exceptions", "-fno-common", "-fmerge-constants", "-nostdinc",
 }
 
+// rare are the files that are made small, as they are in every program: what they do is done once, or in front of a
+// system call. The others are made fast. Only on x86-64: for arm64, gcc would have them call memcpy.
+var rare = []string{
+	"announce.c", "attach.c", "blocks.c", "cfi.c", "change.c", "chunk.c", "costly.c", "directory.c", "exec.c", "file.c",
+	"follow.c", "gomodule.c", "home.c", "image.c", "life.c", "loader.c", "owner.c", "pool.c", "poolmap.c", "process.c",
+	"profile.c", "recorder.c", "request.c",
+	"say.c", "session.c", "sigaction.c", "signal.c", "source.c", "stack.c", "start.c", "syscall.c", "text.c", "thread.c",
+	"wipe.c",
+}
+
 // Sources returns the C and assembly files for a target in src: those in the target's
 // directory, and then the common ones, each sorted.
 func Sources(src string, t Target, match func(name string) bool) ([]string, error) {
@@ -138,6 +148,9 @@ func link(t Target, src, out string, files []string, define ...string) error {
 		o := filepath.Join(tmp, fmt.Sprintf("%02d-%s.o", i, filepath.Base(f)))
 		include := []string{"-I" + src, "-I" + filepath.Join(src, t.Name)}
 		cc := slices.Concat(t.Args, Flags, include, define, []string{"-c", "-o", o, f})
+		if t.Name == AMD64.Name && slices.Contains(rare, filepath.Base(f)) {
+			cc = append(cc, "-Os")
+		}
 		if err := Run(t.CC, cc...); err != nil {
 			return err
 		}

@@ -24,26 +24,27 @@
 	   gone back to: "fp" replaces the return address behind a prologue. With the tracer of entries
 	   none is replaced, and nothing is left out: skip is 0. */
 	.macro ACT_ENTRY name, where, leave, skip
-	BEGIN_ENTER \name
-	SLOW 40
+	BEGIN_ENTER \name, \leave
+	ENTER_OFF \leave
+	SLOW enter_off
 	CALLREGS
 	.ifc \where, sp
-	lea	64+40(%rbp), %rdi
+	lea	64+32(%rbp), %rdi
 	.else
 	mov	8(%rbp), %rdi
 	add	$8, %rdi
 	.endif
-	mov	64+32(%rbp), %esi
+	LOCAL_ID 64+24(%rbp), %rsi, %esi
 	mov	fentry_self(%rip), %rdx
 	call	*fentry_home_act(%rip)
-	ENDSLOW 40
+	ENDSLOW enter_off
 	.if \skip
 	cmp	$ENTER_SKIP, %eax
 	je	1f
 	.endif
 	LEAVE_ENTER \leave
 	.if \skip
-1:	SKIP_ENTER
+1:	SKIP_ENTER \where
 	.endif
 	END \name
 	.endm
@@ -51,15 +52,15 @@
 	.text
 	ACT_ENTRY fentry_act_enter, sp, sp, 1
 	ACT_ENTRY fentry_mcount_act_enter, fp, fp, 1
-	ACT_ENTRY fentry_actfunc_enter, sp, sp, 0
-	ACT_ENTRY fentry_mcount_actfunc_enter, fp, sp, 0
+	ACT_ENTRY fentry_actfunc_enter, sp, on, 0
+	ACT_ENTRY fentry_mcount_actfunc_enter, fp, on, 0
 
 	/* fentry_slow_act_exit(slot, id, image, registers) returns where the caller is. */
 	BEGIN_EXIT fentry_act_exit
 	SLOW 41
 	CALLREGS
 	lea	64+32(%rbp), %rdi
-	mov	64+24(%rbp), %esi
+	LOCAL_ID 64+24(%rbp), %rsi, %esi
 	mov	fentry_self(%rip), %rdx
 	call	*fentry_home_act_exit(%rip)
 	ENDSLOW 41

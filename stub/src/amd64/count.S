@@ -18,24 +18,24 @@
 	mov	\pre\()T_ENTRIES(%rdx), %rdx
 	test	%rdx, %rdx
 	jz	\slow
-	mov	32+\x(%rsp), %ecx
+	LOCAL_ID 24+\x(%rsp), %rcx, %ecx
 	incq	(%rdx, %rcx, 8)
-	LEAVE_ENTER sp, \x
+	LEAVE_ENTER on, \x
 	.endm
 
-	BEGIN_ENTER fentry_count_enter
+	BEGIN_ENTER fentry_count_enter, on
 	mov	fentry_self(%rip), %rdx
-	mov	32(%rsp), %ecx
+	LOCAL_ID 24(%rsp), %rcx, %ecx
 	mov	I_SWITCHES(%rdx), %rdx
 	testb	$SWITCH_ON, -1(%rdx, %rcx)
 	jz	6f
 	CHECK_OWNER 8f, 9f
 	COUNT_CALL 8f, %gs:
-6:	LEAVE_ENTER sp
-8:	SLOW_ENTER sp, 6b
+6:	LEAVE_ENTER on
+8:	SLOW_ENTER on, 6b
 9:	FIND_BLOCK 7f
 	COUNT_CALL 7f, , 8
-7:	SLOW_ENTER sp, 6b, 8
+7:	SLOW_ENTER on, 6b, 8
 	END fentry_count_enter
 
 	.section .note.GNU-stack, "", @progbits

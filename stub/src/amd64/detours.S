@@ -33,11 +33,11 @@ fentry_detours:
 	.org	fentry_detours + 8 * DETOUR_GRAPH_FLAT
 	DETOUR	fentry_graph_enter, fentry_flat_enter
 	.org	fentry_detours + 8 * DETOUR_MCOUNT_GRAPH_FLAT
-	DETOUR	fentry_mcount_graph_enter, fentry_flat_enter
+	DETOUR	fentry_mcount_graph_enter, fentry_mcount_flat_enter
 	.org	fentry_detours + 8 * DETOUR_OPT_FLAT
 	DETOUR	fentry_opt_enter, fentry_flat_enter
 	.org	fentry_detours + 8 * DETOUR_MCOUNT_OPT_FLAT
-	DETOUR	fentry_mcount_opt_enter, fentry_flat_enter
+	DETOUR	fentry_mcount_opt_enter, fentry_mcount_flat_enter
 	.org	fentry_detours + 8 * DETOUR_COUNT
 	.size	fentry_detours, . - fentry_detours
 	.section .note.GNU-stack, "", @progbits

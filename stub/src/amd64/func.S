@@ -8,47 +8,56 @@
 	.type	fentry_mcount_func_enter, @function
 	.set	fentry_mcount_func_enter, fentry_func_enter
 
-	/* LEAVE_ENTER's form for "sp" is right for both: the body is not called from here. */
-	BEGIN_ENTER fentry_func_enter
+	BEGIN_ENTER fentry_func_enter, on
 1:	CHECK_OWNER 5f, 9f
 	RESERVE 8, 5f, %gs:
-	WRITE 32(%rsp), (%rax)
-	LEAVE_ENTER sp
-5:	SLOW_RECORD sp, 1b
+	WRITE enter, 24(%rsp), (%rax)
+	LEAVE_ENTER on
+5:	SLOW_RECORD on, 1b
 9:	FIND_BLOCK 6f
 	RESERVE 8, 6f, , (%r11)
-	WRITE 32+8(%rsp), (%rax)
-	LEAVE_ENTER sp, 8
+	WRITE enter, 24+8(%rsp), (%rax)
+	LEAVE_ENTER on, 8
 6:	popr	%r11
-	SLOW_RECORD sp, 1b
+	SLOW_RECORD on, 1b
 	END fentry_func_enter
 
 	/* The same for thunks of the function_graph tracer, while a recorder wants no more: the body runs as if the function was
 	   not traced. Readers of these know no entry without an exit, so the call ends where it begins. */
-	.macro FLAT_RECORD again
-	SLOW	40
+	.macro FLAT_RECORD where, again
+	ENTER_OFF \where
+	SLOW	enter_off
 	call	*fentry_home_record(%rip)
-	ENDSLOW	40
+	ENDSLOW	enter_off
 	GOT_BLOCK \again, 0
-	SKIP_ENTER
+	SKIP_ENTER \where
 	.endm
 
-	BEGIN_ENTER fentry_flat_enter
+	.macro WRITE_FLAT back
+	WRITE	enter, \back, (%rax)
+	ID_WORD	enter, \back, %rcx
+	bts	$63, %rcx
+	or	%rdx, %rcx
+	mov	%rcx, 8(%rax)
+	.endm
+
+	.macro FLAT_ENTRY name, where
+	BEGIN_ENTER \name, \where
 1:	CHECK_OWNER 5f, 9f
 	RESERVE 16, 5f, %gs:
-	WRITE	32(%rsp), (%rax)
-	orl	$FT_ID_EXIT, 32(%rsp)
-	WRITE	32(%rsp), 8(%rax)
-	SKIP_ENTER
-5:	FLAT_RECORD 1b
+	WRITE_FLAT 24(%rsp)
+	SKIP_ENTER \where
+5:	FLAT_RECORD \where, 1b
 9:	FIND_BLOCK 6f
 	RESERVE 16, 6f, , (%r11)
-	WRITE	32+8(%rsp), (%rax)
-	orl	$FT_ID_EXIT, 32+8(%rsp)
-	WRITE	32+8(%rsp), 8(%rax)
-	SKIP_ENTER 8
+	WRITE_FLAT 24+8(%rsp)
+	SKIP_ENTER \where, 8
 6:	popr	%r11
-	FLAT_RECORD 1b
-	END fentry_flat_enter
+	FLAT_RECORD \where, 1b
+	END \name
+	.endm
+
+	FLAT_ENTRY fentry_flat_enter, sp
+	FLAT_ENTRY fentry_mcount_flat_enter, fp
 
 	.section .note.GNU-stack, "", @progbits

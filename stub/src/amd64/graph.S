@@ -18,7 +18,7 @@
 	mov	%rcx, (%rdx)
 	mov	%rax, \pre\()CB_TOP\suf
 3:	RESERVE_CALL 8, 5f, \pre, \suf, 51f
-31:	WRITE 32+\x(%rsp), (%rax)
+31:	WRITE enter, 24+\x(%rsp), (%rax)
 	LEAVE_ENTER \where, \x
 	/* A tail call: S is a live frame's slot, and the function whose body came here
 	   by a jump has ended. Its shadow stays, so a loop of tail calls takes no space. */
@@ -28,18 +28,19 @@
 	jne	7f
 	RESERVE_CALL 16, 6f, \pre, \suf, 61f
 41:	LOAD_RET \where, %rcx, \x
-	WRITE THUNK_RET_ID(%rcx), (%rax)
-	WRITE 32+\x(%rsp), 8(%rax)
+	WRITE_LEFT (%rax)
+	WRITE enter, 24+\x(%rsp), 8(%rax)
 	LEAVE_ENTER \where, \x
 5:	SLOW_RECORD \where, 3b, \x
 6:	SLOW_RECORD \where, 0b, \x
 7:	SLOW_ENTER \where, \again, \x
-51:	SETTLE 8, 40+\x, 3b, 31b
-61:	SETTLE 16, 40+\x, 0b, 41b
+	ENTER_OFF \where
+51:	SETTLE 8, enter_off+\x, 3b, 31b
+61:	SETTLE 16, enter_off+\x, 0b, 41b
 	.endm
 
 	.macro GRAPH_ENTRY name, where
-	BEGIN_ENTER \name
+	BEGIN_ENTER \name, \where
 1:	CHECK_OWNER 8f, 9f
 	GRAPH_ENTER \where, 1b, %gs:
 8:	SLOW_ENTER \where, 1b
@@ -53,7 +54,7 @@
 	cmp	%rcx, \pre\()CB_TOP\suf
 	jne	6f
 3:	RESERVE_CALL 8, 5f, \pre, \suf, 51f
-31:	WRITE 24+\x(%rsp), (%rax)
+31:	WRITE exit, 24+\x(%rsp), (%rax)
 	UNLINK \pre, \suf, \x
 	LEAVE_EXIT \x
 5:	SLOW_RECORD_EXIT 3b, \x

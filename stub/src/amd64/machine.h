@@ -231,6 +231,15 @@ static inline int has_base(void) { return 0; }
 static inline void set_word(u64 distance) { (void)distance; }
 static inline u64 own_word(void) { return 0; }
 
+/* id_words fills in what gives a function's id by a return address in its thunk: W_ID_SCALE in layout.h, and what
+   follows. All is modulo 2^64. */
+static inline void id_words(u64 *w, u64 thunks, u64 size, u64 base)
+{
+	w[0] = size ? (1UL << 32) / size : 0;
+	w[1] = (base << 32) - (thunks - size + THUNK_CALL_END) * w[0];
+	w[2] = (base << 32 | 1UL << 63) - (thunks - size + THUNK_RET_END) * w[0];
+}
+
 /* blocks_index is a thread's place in fentry_blocks. */
 static inline u64 blocks_index(u64 tp) { return tp >> BLOCKS_SHIFT & BLOCKS_MASK; }
 

@@ -1,14 +1,16 @@
 /* The parts that the fast paths share, and the frames the unwinder sees in them.
 
-   A thunk pushes its id and comes here, so that a routine finds
+   A thunk calls them, so that a routine finds
 
-       enter:  0(%rsp) back into the thunk   8(%rsp) id   16(%rsp) S, the caller's return address;
-                                                          behind a prologue that is at 8(%rbp)
-       exit:   0(%rsp) id                    8(%rsp) S, to be filled with the caller's return address
+       enter:  0(%rsp) back into the thunk   8(%rsp) S, the caller's return address;
+                                             behind a prologue that is at 8(%rbp)
+       exit:   0(%rsp) back into the thunk   8(%rsp) S, to be filled with the caller's return address
 
-   To unwinders the id belongs to the thunk's frame although enter drops it: they
-   look up a caller's row at the byte before the return address, where the id is
-   still pushed.
+   The way back says which thunk it is, and so the function's id: thunks stand in the order of
+   ids, and are of one size. A multiplication and an addition make it the high half of an event.
+
+   An enter whose thunk calls the body drops S, too, and unwinds as a routine that does. An exit
+   unwinds as if the thunk had jumped to it: its caller is the function's.
 
    No register is scratch. At an entry the ABI would leave r11 alone, but callers keep
    values in any register that they know the function not to change (-fipa-ra), al has the
@@ -226,21 +228,21 @@
 	/* The caller's return address, and the slot S it is in, behind SAVE3. */
 	.macro LOAD_RET where, reg, x
 	.ifc \where, sp
-	mov	40+\x(%rsp), \reg
+	mov	32+\x(%rsp), \reg
 	.else
 	mov	8(%rbp), \reg
 	.endif
 	.endm
 	.macro LEA_SLOT where, reg, x
 	.ifc \where, sp
-	lea	40+\x(%rsp), \reg
+	lea	32+\x(%rsp), \reg
 	.else
 	lea	8(%rbp), \reg
 	.endif
 	.endm
 
 	/* Go to maybe if the return address in rax looks like that of a thunk's body:
-	   1 in 64 does. Changes ecx. */
+	   1 in 32 does. Changes ecx. */
 	.macro CHECK_TAIL maybe
 	lea	-THUNK_RET(%rax), %ecx
 	test	$THUNK_SIZE - 1, %cl
@@ -265,18 +267,38 @@
 	jb	\slow
 	.endm
 
-	/* The event word of local id \id in the high half, the time in rdx, to \at.
-	   Changes rcx. */
-	.macro WRITE id, at
-	mov	\id, %ecx
-	add	fentry_id_base(%rip), %ecx	/* the exit's bit stays */
-	shl	$32, %rcx
+	/* The function's id in the high half of \reg, and 0 in the low one, by the way \back into its thunk, from enter
+	   or, with the exit's bit, from exit. With "enter", a place behind that leaves something in the low half. */
+	.macro ID_WORD of, back, reg
+	mov	\back, \reg
+	imul	fentry_id_scale(%rip), \reg
+	add	fentry_id_\of(%rip), \reg
+	.endm
+
+	/* The event of the call or return \of, with the time in rdx, to \at. Changes rcx. */
+	.macro WRITE of, back, at
+	ID_WORD \of, \back, %rcx
 	or	%rdx, %rcx
 	mov	%rcx, \at
 	.endm
 
-	/* Back to the thunk, dropping the id. A thunk behind a prologue does not call
-	   the body: its exit part takes the place of the caller's return address. */
+	/* The same for the return of a function whose body returns to the address in rcx. */
+	.macro WRITE_LEFT at
+	add	$THUNK_RET_END - THUNK_RET, %rcx
+	WRITE exit, %rcx, \at
+	.endm
+
+	/* The function's id in its image, by the way \back into its thunk. */
+	.macro LOCAL_ID back, reg, low
+	mov	\back, \reg
+	sub	fentry_thunks(%rip), \reg
+	imul	fentry_id_scale(%rip), \reg
+	shr	$32, \reg
+	inc	\low
+	.endm
+
+	/* Back to the thunk, dropping S if that calls the body. A thunk behind a prologue does not: its exit part takes
+	   the place of the caller's return address. Where only the entry is recorded, \where is "on": nothing changes. */
 	.macro LEAVE_ENTER where, x=0
 	.cfi_remember_state
 	.if \x
@@ -288,20 +310,38 @@
 	mov	%rax, 8(%rbp)
 	.endif
 	RESTORE3
+	.ifc \where, sp
 	ret	$8
+	.else
+	ret
+	.endif
 	.cfi_restore_state
 	.endm
 
-	/* Back to the thunk, which is to run the body untraced. */
-	.macro SKIP_ENTER x=0
+	/* Back to the thunk, which is to run the body untraced: its jump does, if the zero flag is set. */
+	.macro SKIP_ENTER where, x=0
 	.cfi_remember_state
 	.if \x
 	popr	%r11
 	.endif
-	addq	$THUNK_BYPASS - THUNK_CALL_END, 24(%rsp)
+	subq	$THUNK_CALL_END - THUNK_BYPASS, 24(%rsp)
+	.ifc \where, sp
+	.cfi_adjust_cfa_offset -8
+	.cfi_offset %rip, -8
+	.endif
+	xor	%eax, %eax
 	RESTORE3
-	ret	$8
+	ret
 	.cfi_restore_state
+	.endm
+
+	/* From the stack pointer at SAVE3's end to the CFA, in enter_off. */
+	.macro ENTER_OFF where
+	.ifc \where, sp
+	.set	enter_off, 40
+	.else
+	.set	enter_off, 32
+	.endif
 	.endm
 
 	/* Slow paths are the home's (home.c), which may be another image.
@@ -311,22 +351,23 @@
 	.if \x
 	popr	%r11
 	.endif
-	SLOW 40
-	.ifc \where, sp
-	lea	64+40(%rbp), %rdi
-	.else
+	ENTER_OFF \where
+	SLOW enter_off
+	.ifc \where, fp
 	mov	8(%rbp), %rdi
 	add	$8, %rdi
+	.else
+	lea	64+32(%rbp), %rdi
 	.endif
-	mov	64+32(%rbp), %esi
+	LOCAL_ID 64+24(%rbp), %rsi, %esi
 	mov	fentry_self(%rip), %rdx
 	mov	(%rdi), %rcx
 	call	*fentry_home_enter(%rip)
-	ENDSLOW 40
+	ENDSLOW enter_off
 	cmp	$ENTER_SKIP, %eax
 	jb	\again
 	ja	99f
-	SKIP_ENTER
+	SKIP_ENTER \where
 99:	LEAVE_ENTER \where
 	.if \x
 	.cfi_adjust_cfa_offset 8
@@ -344,9 +385,10 @@
 
 	/* Make room for events, then go to again; leave when that cannot be. */
 	.macro SLOW_RECORD where, again, x=0
-	SLOW 40+\x
+	ENTER_OFF \where
+	SLOW enter_off+\x
 	call	*fentry_home_record(%rip)
-	ENDSLOW 40+\x
+	ENDSLOW enter_off+\x
 	GOT_BLOCK \again, \x
 	LEAVE_ENTER \where, \x
 	.endm
@@ -368,8 +410,6 @@
 	popr	%r11
 	.endif
 	RESTORE3
-	lea	8(%rsp), %rsp
-	.cfi_adjust_cfa_offset -8
 	ret
 	.cfi_restore_state
 	.endm
@@ -381,7 +421,7 @@
 	.endif
 	SLOW 41
 	lea	64+32(%rbp), %rdi
-	mov	64+24(%rbp), %esi
+	LOCAL_ID 64+24(%rbp), %rsi, %esi
 	mov	fentry_self(%rip), %rdx
 	call	*fentry_home_exit(%rip)
 	ENDSLOW 41
@@ -399,13 +439,18 @@
 	GOT_BLOCK \again, \x
 	.endm
 
-	.macro BEGIN_ENTER name
+	.macro BEGIN_ENTER name, where
 HIDDEN(\name)
 \name:
 	.cfi_startproc
+	.ifc \where, sp
 	.cfi_def_cfa %rsp, 16
 	.cfi_offset %rip, -16
-	SAVE3			/* 24 thunk, 32 id, 40 S before a prologue */
+	.else
+	.cfi_def_cfa %rsp, 8
+	.cfi_offset %rip, -8
+	.endif
+	SAVE3			/* 24 thunk, 32 S before a prologue */
 	.endm
 	.macro BEGIN_EXIT name
 HIDDEN(\name)
@@ -413,7 +458,7 @@ HIDDEN(\name)
 	.cfi_startproc
 	.cfi_def_cfa %rsp, 17
 	CFI_SHADOW_FRAME
-	SAVE3			/* 24 id, 32 S */
+	SAVE3			/* 24 thunk, 32 S */
 	.endm
 	.macro END name
 	.cfi_endproc

@@ -25,8 +25,8 @@
 	cmp	fentry_depth(%rip), %eax
 	ja	6f
 3:	shl	$32, %rax
-	mov	32+\x(%rsp), %edx
-	add	fentry_id_base(%rip), %edx
+	ID_WORD enter, 24+\x(%rsp), %rdx
+	shr	$32, %rdx
 	or	%rdx, %rax
 	LEA_SLOT \where, %rdx, \x
 	btc	$SHADOW_AUX, %rdx
@@ -49,7 +49,7 @@
 	mov	%rax, (%rcx)
 	LEAVE_ENTER \where, \x
 31:	RESERVE 8, 8f, \pre, \suf
-	WRITE 32+\x(%rsp), (%rax)
+	WRITE enter, 24+\x(%rsp), (%rax)
 	LEA_SLOT \where, %rdx, \x
 	btc	$SHADOW_AUX, %rdx
 	orl	$FT_ID_EXIT, (%rdx)	/* its entry is in the trace */
@@ -67,9 +67,10 @@
 	jne	7f
 	RESERVE 16, 42f, \pre, \suf
 	LOAD_RET \where, %rcx, \x
-	WRITE THUNK_RET_ID(%rcx), (%rax)
-	WRITE 32+\x(%rsp), 8(%rax)
-	mov	32+\x(%rsp), %eax
+	WRITE_LEFT (%rax)
+	WRITE enter, 24+\x(%rsp), 8(%rax)
+	ID_WORD enter, 24+\x(%rsp), %rax
+	shr	$32, %rax
 	or	$FT_ID_EXIT, %eax
 	jmp	43f
 41:	btc	$SHADOW_AUX, %rdx
@@ -85,8 +86,8 @@
 	cmp	fentry_threshold(%rip), %rdx
 	jae	7f
 	mov	%rax, (%rcx)
-	mov	32+\x(%rsp), %eax
-	add	fentry_id_base(%rip), %eax
+	ID_WORD enter, 24+\x(%rsp), %rax
+	shr	$32, %rax
 43:	LEA_SLOT \where, %rdx, \x
 	btc	$SHADOW_AUX, %rdx
 	mov	%eax, (%rdx)		/* the depth stays */
@@ -109,18 +110,18 @@
 	jz	3b
 	.cfi_remember_state
 	pushr	%rcx
-	mov	32+8+\x(%rsp), %ecx
+	LOCAL_ID 24+8+\x(%rsp), %rcx, %ecx
 	bt	%rcx, (%rdx)
 	popr	%rcx
 	.cfi_restore_state
 	jc	3b
-6:	SKIP_ENTER \x
+6:	SKIP_ENTER \where, \x
 8:	SLOW_RECORD \where, 31b, \x
 7:	SLOW_ENTER \where, \again, \x
 	.endm
 
 	.macro OPT_ENTRY name, where
-	BEGIN_ENTER \name
+	BEGIN_ENTER \name, \where
 1:	CHECK_OWNER 80f, 9f
 	OPT_ENTER \where, 1b, %gs:
 80:	SLOW_ENTER \where, 1b
@@ -137,7 +138,7 @@
 	testl	$FT_ID_EXIT, (%rcx)
 	jz	4f
 3:	RESERVE 8, 5f, \pre, \suf
-	WRITE 24+\x(%rsp), (%rax)
+	WRITE exit, 24+\x(%rsp), (%rax)
 2:	UNLINK \pre, \suf, \x
 	LEAVE_EXIT \x
 	/* held back */
@@ -188,12 +189,12 @@
 	cmp	$TOP_EMPTY, %edx
 	je	3b
 	jmp	7f
-6:	SKIP_ENTER \x
+6:	SKIP_ENTER \where, \x
 7:	SLOW_ENTER \where, \again, \x
 	.endm
 
 	.macro HIDE_ENTRY name, where
-	BEGIN_ENTER \name
+	BEGIN_ENTER \name, \where
 1:	CHECK_OWNER 80f, 9f
 	HIDE_ENTER \where, 1b, %gs:
 80:	SLOW_ENTER \where, 1b

@@ -79,7 +79,8 @@
 	mov	\pre\()CB_CHILD\suf, %rax
 	mov	%rax, (%rdx)
 	mov	%rcx, \pre\()CB_TOP\suf
-3:	mov	32+16+\x(%rsp), %edi
+3:	ID_WORD enter, 24+16+\x(%rsp), %rdi
+	shr	$32, %rdi
 	BEGIN_CALL \pre
 	btc	$SHADOW_PREV, %rcx
 	COUNTER
@@ -98,8 +99,8 @@
 	.cfi_remember_state
 	pushr	%rsi
 	pushr	%rdi
-	mov	THUNK_RET_ID(%rax), %edi
-	and	$0x7fffffff, %edi
+	ID_WORD enter, %rax, %rdi
+	shr	$32, %rdi
 	END_CALL \pre, \suf
 	mov	%rcx, %rdx
 	btc	$SHADOW_AUX, %rdx
@@ -113,7 +114,7 @@
 	.endm
 
 	.macro PROFILE_ENTRY name, where
-	BEGIN_ENTER \name
+	BEGIN_ENTER \name, \where
 1:	CHECK_OWNER 8f, 9f
 	PROFILE_ENTER \where, 1b, %gs:
 8:	SLOW_ENTER \where, 1b
@@ -129,8 +130,8 @@
 	.cfi_remember_state
 	pushr	%rsi
 	pushr	%rdi
-	mov	24+16+\x(%rsp), %edi
-	and	$0x7fffffff, %edi
+	ID_WORD enter, 24+16+\x(%rsp), %rdi
+	shr	$32, %rdi
 	END_CALL \pre, \suf
 	btc	$SHADOW_AUX, %rcx
 	add	(%rcx), %rax

@@ -4,11 +4,11 @@
 #define FENTRY_THUNK_H
 
 /* a thunk, arch/amd64: where its parts begin */
-#define THUNK_SIZE         64
-#define THUNK_CALL_END     19 /* return address of the call of enter */
-#define THUNK_RET          32 /* return address of the traced body */
-#define THUNK_RET_ID       6  /* bytes from there to the id */
-#define THUNK_BYPASS       47 /* jump to the body, untraced */
+#define THUNK_SIZE         32 /* of the small ones, and what all are aligned to */
+#define THUNK_BYPASS       7  /* jump to the body, untraced, if the zero flag is set */
+#define THUNK_CALL_END     18 /* return address of the call of enter */
+#define THUNK_RET          23 /* return address of the traced body */
+#define THUNK_RET_END      31 /* return address of the call of exit */
 
 /* words of a control block (layout.h): one instruction compares and exchanges next and end, at a multiple of 16 */
 #define CB_TOP             8

@@ -281,15 +281,15 @@ static u64 code_before(u64 pc)
    there, and no other function's is nearer. 0: pc is not there. */
 static u32 moved_code(u64 pc)
 {
-	enum { JUMP = 0xe9, LONGEST = 256 };
+	enum { JUMP = 0x840f, LONGEST = 256 }; /* je */
 	u64 best = LONGEST;
 	u32 id = 0;
 	for (struct image *m = images_first(); m; m = m->next) {
 		for (u32 i = 0; m->thunks && load(&m->stage) == IMAGE_HERE && i < m->sites; i++) {
-			const u8 *t = (const u8 *)m->thunks + (u64)i * THUNK_SIZE;
-			if (t[THUNK_BYPASS] != JUMP)
+			const u8 *t = (const u8 *)m->thunks + (u64)i * m->thunk_size + THUNK_BYPASS;
+			if (*(const u16 *)t != JUMP)
 				continue;
-			u64 body = (u64)t + THUNK_BYPASS + 5 + (u64)(i64)*(const i32 *)(t + THUNK_BYPASS + 1);
+			u64 body = (u64)t + 6 + (u64)(i64)*(const i32 *)(t + 2);
 			if (pc > body && pc - body < best) {
 				best = pc - body;
 				id = m->base + i + 1;

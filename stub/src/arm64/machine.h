@@ -170,6 +170,9 @@ static inline void set_word(u64 distance) { (void)distance; }
 static inline u64 own_word(void) { return (u64)tls_word(0); }
 #endif
 
+/* id_words: thunks give routines the id. */
+static inline void id_words(u64 *w, u64 thunks, u64 size, u64 base) { (void)w, (void)thunks, (void)size, (void)base; }
+
 /* blocks_index is a thread's place in fentry_blocks. Thread pointers are as far apart as
    stacks, most of them 8 MiB. */
 static inline u64 blocks_index(u64 tp) { return (tp ^ tp >> BLOCKS_FOLD) >> BLOCKS_SHIFT & BLOCKS_MASK; }
