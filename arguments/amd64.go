@@ -159,6 +159,8 @@ func (s *amd64Call) argument(t *Type) location {
 	return l
 }
 
+func (s *amd64Call) taken() (general, float, stack int) { return s.general, s.float, int(s.stackWords) }
+
 func (s *amd64Call) result(t *Type) location {
 	if t.ByReference || amd64Memory(t) {
 		l := words(inGeneral, 0, 1, 8)

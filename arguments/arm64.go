@@ -95,6 +95,8 @@ func floatPieces(first, size, n int) (l location) {
 	return l
 }
 
+func (s *arm64Call) taken() (general, float, stack int) { return s.general, s.float, int(s.stackWords) }
+
 func (s *arm64Call) result(t *Type) location {
 	var c arm64Call
 	if l := c.argument(t); !l.indirect {

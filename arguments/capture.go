@@ -45,6 +45,7 @@ const (
 	OpSpanBefore   Code = format.OpSpanBefore   // ... in the word before it
 	OpSpanAt       Code = format.OpSpanAt       // From points to an address and a length
 	OpSpanAtBefore Code = format.OpSpanAtBefore // ... to a length and an address
+	OpFormat       Code = format.OpFormat       // a format, and what it says that a variadic function is called with
 )
 
 // Limits of what is captured of one end of a call.
@@ -53,6 +54,8 @@ const (
 	MaxWords = 64
 	maxBytes = 64 // of one value in memory
 	maxText  = 64
+	// formatWords is FORMAT_WORDS of stub/src/capture.c.
+	formatWords = 142
 )
 
 // Encode returns operations as the runtime reads them, and how many words of the trace they take at most, headers of
@@ -66,6 +69,8 @@ func Encode(ops []Op) (b []byte, most int) {
 			words += 2
 		case op.Code <= OpDeref:
 			words++
+		case op.Code == OpFormat:
+			most += formatWords
 		default:
 			const pair = 1 + 2 + 2 // a record DATA of an address and a length
 			most += pair + 1 + 2 + (int(op.N)+7)/8
@@ -259,6 +264,10 @@ func (c *Capture) planParams(f *Func, m Machine, entry *program) {
 		}
 		c.Params = append(c.Params, entry.take(p.Name, p.Type, l, p.Format))
 	}
+	if f.Variadic && !lost && f.takesFormat() && entry.formatted(&c.Params[len(c.Params)-1], call) {
+		c.Params = append(c.Params, Value{Type: longDouble(m), More: true, Format: printfFormat})
+		return
+	}
 	if f.Variadic && !lost {
 		l := location{}
 		for range maxMore {
@@ -266,9 +275,7 @@ func (c *Capture) planParams(f *Func, m Machine, entry *program) {
 			l.pieces = append(l.pieces, next.pieces...)
 		}
 		v := entry.take("", &Type{Kind: Array, Elem: &Type{Kind: Uint, Size: 8}, Count: maxMore, Size: 8 * maxMore}, l, "x")
-		if v.More = true; f.takesFormat() {
-			v.Format = printfFormat
-		}
+		v.More = true
 		c.Params = append(c.Params, v)
 	}
 }

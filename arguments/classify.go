@@ -54,6 +54,8 @@ type location struct {
 type callState interface {
 	// argument takes what a parameter needs.
 	argument(t *Type) location
+	// taken is how many general registers, floating-point registers and words of the stack arguments have taken.
+	taken() (general, float, stack int)
 	// result is where a result is when the function returns.
 	result(t *Type) location
 }

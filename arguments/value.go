@@ -24,12 +24,14 @@ type Region struct {
 	Text       bool // Bytes end before a NUL, unless one of the following says that none was seen
 	Cut        bool // there is more
 	Unreadable bool // there is more, which could not be read
+	// Values: Bytes are no memory, but what the conversions of the format at Address take.
+	Values bool
 }
 
 // at finds what was captured at an address.
 func (m Memory) at(address uint64) *Region {
 	for i := range m {
-		if m[i].Address == address {
+		if m[i].Address == address && !m[i].Values {
 			return &m[i]
 		}
 	}
@@ -39,8 +41,8 @@ func (m Memory) at(address uint64) *Region {
 // AppendArguments appends the arguments of a call as C has them, without parentheses.
 func (c *Capture) AppendArguments(b []byte, words []uint64, m Memory) []byte {
 	for i := range c.Params {
-		if format, ok := c.formatOf(i, words, m); ok {
-			b = c.Params[i].appendFormatted(b, format, words)
+		if f, ok := c.formatted(i, words, m); ok {
+			b = f.appendText(b)
 			continue
 		}
 		if i > 0 {
@@ -124,7 +126,12 @@ func (c *Capture) AppendObject(b []byte, words []uint64, m Memory) []byte {
 			b = append(b, ',')
 		}
 		b = safetext.AppendJSON(b, c.ParamName(i))
-		b = c.Params[i].AppendJSON(append(b, ':'), words, m)
+		b = append(b, ':')
+		if f, ok := c.formatted(i, words, m); ok {
+			b = f.appendJSON(b)
+			continue
+		}
+		b = c.Params[i].AppendJSON(b, words, m)
 	}
 	return append(b, '}')
 }
@@ -208,7 +215,11 @@ func (s *shower) show(v *Value, words []uint64) {
 	const shown = 32
 	s.room = shown
 	b, ok := v.bytes(words)
-	if !ok || v.Type == nil {
+	switch {
+	case v.More && !ok:
+		s.more(nil)
+		return
+	case !ok || v.Type == nil:
 		s.unknown()
 		return
 	}

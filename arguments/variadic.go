@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// What variadic functions are called with behind their parameters nobody says but a format, as printf has it. Its
-// conversions are shown of the words that were captured, which are those that integers and pointers are passed in. Of text
-// only the address is known, and floating point is passed elsewhere.
+// What variadic functions are called with behind their parameters nobody says but a format, as printf has it. The runtime
+// reads it at the call (stub/src/capture.c), takes what its conversions do from registers and the stack, and the texts
+// among that, and here the same conversions say what that is.
 
 // printfFormat is the Format of a Value that is shown by the parameter in front of it.
 const printfFormat = "%"
@@ -18,119 +18,236 @@ func (f *Func) takesFormat() bool {
 	return n > 0 && f.Params[n-1].Type.Kind == String && !strings.Contains(f.Name, "scanf")
 }
 
-// appendFormatted appends the arguments that a format has conversions for, each behind a comma. What is not known is an
-// ellipsis: all, if the format has no conversions.
-func (v *Value) appendFormatted(b []byte, format string, words []uint64) []byte {
-	raw, ok := v.bytes(words)
-	start := len(b)
-	for rest := format; ok; {
-		_, after, found := strings.Cut(rest, "%")
-		if !found {
-			break
-		}
-		kinds, n := conversion(after)
-		rest = after[n:]
-		for _, k := range kinds {
-			b = append(b, ", "...)
-			switch {
-			case k == unknownConversion || k != inFloats && len(raw) < 8:
-				return append(b, "..."...)
-			case k == inFloats:
-				b = append(b, "<unknown>"...)
-			default:
-				t := conversions[k]
-				s := shower{b: b, room: 1, format: t.format}
-				s.value(t.t, raw[:8], 0)
-				b, raw = s.b, raw[8:]
-			}
+// formatted has the text that a value leads to captured as a format. It returns false if that is not captured at all.
+func (p *program) formatted(v *Value, call callState) bool {
+	for i := range p.memory {
+		if op := &p.memory[i]; v.Words == 1 && op.Code == OpString && int(op.From) == v.Word {
+			general, float, stack := call.taken()
+			op.Code, op.N = OpFormat, uint16(general|float<<4|stack<<8)
+			return general < 1<<4 && float < 1<<4 && stack < 1<<8
 		}
 	}
-	if len(b) == start {
-		b = append(b, ", ..."...)
-	}
-	return b
+	return false
 }
 
-// What conversions take, beside the keys of conversions.
-const (
-	inFloats          = "f"
-	unknownConversion = "?"
-)
+// longDouble is C's type as it is passed.
+func longDouble(m Machine) *Type {
+	if m == ARM64 {
+		return &Type{Kind: Float, Size: 16}
+	}
+	return &Type{Kind: LongDouble, Size: 16}
+}
 
-// conversions are the types of what conversions take, by their letters behind what says how large it is.
-var conversions = func() map[string]struct {
-	t      *Type
-	format string
-} {
-	type shown = struct {
-		t      *Type
-		format string
-	}
-	out := map[string]shown{
-		"c": {&Type{Kind: Char, Size: 1}, ""}, "p": {&Type{Kind: Uint, Size: 8}, "x"}, "s": {&Type{Kind: Pointer, Size: 8}, ""},
-	}
-	for length, size := range map[string]int{"hh": 1, "h": 2, "": 4, "l": 8, "ll": 8, "z": 8, "j": 8, "t": 8} {
-		out[length+"d"] = shown{&Type{Kind: Int, Size: size}, ""}
-		out[length+"u"] = shown{&Type{Kind: Uint, Size: size}, ""}
-		out[length+"x"] = shown{&Type{Kind: Uint, Size: size}, "x"}
-		out[length+"o"] = shown{&Type{Kind: Uint, Size: size}, "o"}
-	}
-	return out
-}()
+// A formatted value is all that a format has conversions for.
+type formatted struct {
+	text       string // the format
+	whole      bool   // all of it is known
+	named      bool   // it is one by its name, and not only if it has conversions
+	values     []byte
+	memory     Memory
+	longDouble *Type
+}
 
-// conversion reads a conversion behind its %, of n bytes, and returns what it takes.
-func conversion(s string) (kinds []string, n int) {
-	skip := func(set string) {
-		for n < len(s) && strings.IndexByte(set, s[n]) >= 0 {
-			if s[n] == '*' {
-				kinds = append(kinds, "d")
-			}
-			n++
+// formatted finds what was captured by a format, of which the parameter in front of i is the text.
+func (c *Capture) formatted(i int, words []uint64, m Memory) (f formatted, ok bool) {
+	v := &c.Params[i]
+	if !v.More || v.Format != printfFormat || i == 0 {
+		return f, false
+	}
+	p := &c.Params[i-1]
+	b, ok := p.bytes(words)
+	if !ok || len(b) < 8 {
+		return f, false
+	}
+	address := binary.LittleEndian.Uint64(b)
+	r := m.at(address)
+	if r == nil || r.Unreadable {
+		return f, false
+	}
+	f = formatted{text: string(r.Bytes), whole: !r.Cut, named: p.Name == "format" || p.Name == "fmt", memory: m, longDouble: v.Type}
+	for j := range m {
+		if m[j].Values && m[j].Address == address {
+			f.values = m[j].Bytes
+			break
 		}
 	}
-	skip("-+ #0'123456789*.")
+	return f, true
+}
+
+// each calls a function for each value, with its place for that. It returns false if there is more.
+func (f *formatted) each(show func(k conversion, value []byte)) bool {
+	values, before, some := f.values, uint64(0), f.named
+	for rest := f.text; ; {
+		_, after, found := strings.Cut(rest, "%")
+		if !found {
+			return f.whole && some
+		}
+		ks, n := conversions(after)
+		rest = after[n:]
+		for _, k := range ks {
+			if k.letter == 0 {
+				return false
+			}
+			size := 8
+			if k.isLongDouble() {
+				size = 16
+			}
+			if len(values) < size {
+				return false
+			}
+			if k.letter == 's' && k.precision == precisionBefore {
+				k.precision = max(int(int32(before)), noPrecision)
+			}
+			show(k, values[:size])
+			some = true
+			before = binary.LittleEndian.Uint64(values)
+			values = values[size:]
+		}
+	}
+}
+
+// appendText appends the values, each behind a comma, and an ellipsis for what is not known.
+func (f *formatted) appendText(b []byte) []byte {
+	s := shower{b: b, m: f.memory}
+	whole := f.each(func(k conversion, value []byte) {
+		s.str(", ")
+		f.show(&s, k, value)
+	})
+	if !whole {
+		s.str(", ...")
+	}
+	return s.b
+}
+
+// appendJSON appends them as an array.
+func (f *formatted) appendJSON(b []byte) []byte {
+	s := shower{b: append(b, '['), m: f.memory, json: true}
+	n := 0
+	f.each(func(k conversion, value []byte) {
+		if n++; n > 1 {
+			s.str(",")
+		}
+		f.show(&s, k, value)
+	})
+	return append(s.b, ']')
+}
+
+// show appends a value.
+func (f *formatted) show(s *shower, k conversion, value []byte) {
+	if k.isText() {
+		f.showText(s, k, binary.LittleEndian.Uint64(value))
+		return
+	}
+	t, format := k.typ()
+	if k.isLongDouble() {
+		t = f.longDouble
+	}
+	s.room, s.format = 1, format
+	s.value(t, value, 0)
+}
+
+func (f *formatted) showText(s *shower, k conversion, address uint64) {
+	r := f.memory.at(address)
+	switch {
+	case address == 0:
+		s.null()
+	case k.precision == 0:
+		s.text(nil, false)
+	case r == nil: // there were too many
+		s.name(hex(address))
+	case r.Unreadable && len(r.Bytes) == 0:
+		s.unreadable(address)
+	case k.precision > 0 && len(r.Bytes) >= k.precision:
+		s.text(r.Bytes[:k.precision], false)
+	default:
+		s.text(r.Bytes, r.Cut || r.Unreadable)
+	}
+}
+
+// A conversion is what a part of a format takes: a letter, d of a width or precision; 0: it is not known.
+type conversion struct {
+	letter    byte
+	length    string // in front of the letter
+	precision int
+}
+
+// Precisions that are no number.
+const (
+	noPrecision     = -1
+	precisionBefore = -2 // the value before says it
+)
+
+func (k conversion) isText() bool { return k.letter == 's' && !strings.Contains(k.length, "l") }
+
+func (k conversion) isLongDouble() bool { return k.letter == 'f' && strings.Contains(k.length, "L") }
+
+// typ is the type of what it takes, and the format in which that is shown.
+func (k conversion) typ() (t *Type, format string) {
+	size := 4
+	switch k.length {
+	case "":
+	case "hh":
+		size = 1
+	case "h":
+		size = 2
+	default:
+		size = 8
+	}
+	switch k.letter {
+	case 'f':
+		return &Type{Kind: Float, Size: 8}, ""
+	case 'c':
+		return &Type{Kind: Char, Size: 1}, ""
+	case 'u':
+		return &Type{Kind: Uint, Size: size}, ""
+	case 'x', 'o':
+		return &Type{Kind: Uint, Size: size}, string(k.letter)
+	case 'd':
+		return &Type{Kind: Int, Size: size}, ""
+	}
+	return &Type{Kind: Uint, Size: 8}, "x"
+}
+
+// conversions reads a conversion behind its %, of n bytes, and returns what it takes, with a width and a precision that
+// are values.
+func conversions(s string) (ks []conversion, n int) {
+	k := conversion{precision: noPrecision}
+	for ; n < len(s) && strings.IndexByte("-+ #0123456789'*.", s[n]) >= 0; n++ {
+		switch c := s[n]; {
+		case c == '*':
+			ks = append(ks, conversion{letter: 'd'})
+			if k.precision != noPrecision {
+				k.precision = precisionBefore
+			}
+		case c == '.':
+			k.precision = 0
+		case c >= '0' && c <= '9' && k.precision >= 0 && k.precision < maxText:
+			k.precision = 10*k.precision + int(c-'0')
+		}
+	}
 	from := n
-	skip("hlzjtL")
-	length := s[from:n]
+	for n < len(s) && strings.IndexByte("hlzjtL", s[n]) >= 0 {
+		n++
+	}
+	k.length = s[from:n]
 	if n == len(s) {
-		return append(kinds, unknownConversion), n
+		return append(ks, conversion{}), n
 	}
 	letter := s[n]
 	n++
 	switch letter {
 	case '%', 'm': // which takes errno
-		return kinds, n
+		return ks, n
 	case 'i':
 		letter = 'd'
 	case 'X':
 		letter = 'x'
-	case 'e', 'E', 'f', 'F', 'g', 'G', 'a', 'A':
-		if length != "L" { // these are on the stack
-			return append(kinds, inFloats), n
-		}
-	case 'c', 's', 'p':
-		length = ""
+	case 'e', 'E', 'F', 'g', 'G', 'a', 'A':
+		letter = 'f'
+	case 'd', 'u', 'x', 'o', 'c', 's', 'p', 'n', 'f':
+	default:
+		return append(ks, conversion{}), n
 	}
-	k := length + string(letter)
-	if _, ok := conversions[k]; !ok {
-		k = unknownConversion
-	}
-	return append(kinds, k), n
-}
-
-// formatOf is the text of the parameter in front of one that is shown by it; ok is false if it is not all known.
-func (c *Capture) formatOf(i int, words []uint64, m Memory) (format string, ok bool) {
-	if v := &c.Params[i]; !v.More || v.Format != printfFormat || i == 0 {
-		return "", false
-	}
-	p := &c.Params[i-1]
-	b, ok := p.bytes(words)
-	if !ok || len(b) < 8 {
-		return "", false
-	}
-	r := m.at(binary.LittleEndian.Uint64(b))
-	if r == nil || r.Cut || r.Unreadable {
-		return "", false
-	}
-	return string(r.Bytes), true
+	k.letter = letter
+	return append(ks, k), n
 }

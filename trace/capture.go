@@ -27,7 +27,7 @@ func (c *Captured) Memory() arguments.Memory {
 	for i := range c.Data {
 		d := &c.Data[i]
 		m[i] = arguments.Region{Address: d.Address, Bytes: d.Bytes, Text: d.Flags&DataString != 0,
-			Cut: d.Flags&DataCut != 0, Unreadable: d.Flags&DataUnreadable != 0}
+			Cut: d.Flags&DataCut != 0, Unreadable: d.Flags&DataUnreadable != 0, Values: d.Flags&DataValues != 0}
 	}
 	return m
 }

@@ -181,6 +181,7 @@ const (
 	DataCut        DataFlags = format.DataCut        // there was more than was asked for
 	DataUnreadable DataFlags = format.DataUnreadable // the memory behind Bytes could not be read
 	DataString     DataFlags = format.DataString     // Bytes end before a NUL, unless other flags say that none was seen
+	DataValues     DataFlags = format.DataValues     // Bytes are what conversions of the format at Address take
 )
 
 // A Signal is what is known of a signal that is delivered to a handler.

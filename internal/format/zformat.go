@@ -205,6 +205,7 @@ const (
 	DataCut        = 1 // there was more than LENGTH bytes
 	DataUnreadable = 2 // not all of it could be read: what there is ends where the memory did
 	DataString     = 4 // the bytes end before the first NUL, which was seen unless CUT or UNREADABLE is set
+	DataValues     = 8 // no memory: what the conversions of the format at the address take, in their order. Each has a word, long doubles have two
 )
 
 // Values of REC_BACKTRACE's END.
@@ -553,6 +554,7 @@ const (
 	OpSpanBefore   = 13 // as many as the word before FROM says
 	OpSpanAt       = 14 // what is there is an address and a length, and both this and the bytes there are captured
 	OpSpanAtBefore = 15 // the same with the length before the address
+	OpFormat       = 16 // memory up to a NUL, which is a format as printf has it; what its conversions take, a record DATA with VALUES, and the texts among that. MOST: how many general registers (lowest 4 bits), vector registers (4 bits) and words of the stack parameters have taken
 )
 
 // Values of CONDITION_O_COMPARE.

@@ -182,6 +182,8 @@ var CaptureCodes = []Value{
 	{"SPAN_BEFORE", 13, "as many as the word before FROM says"},
 	{"SPAN_AT", 14, "what is there is an address and a length, and both this and the bytes there are captured"},
 	{"SPAN_AT_BEFORE", 15, "the same with the length before the address"},
+	{"FORMAT", 16, "memory up to a NUL, which is a format as printf has it; what its conversions take, a record DATA with VALUES, and the texts " +
+		"among that. MOST: how many general registers (lowest 4 bits), vector registers (4 bits) and words of the stack parameters have taken"},
 }
 
 // MeetingMagic begins the page where the images of a process meet.

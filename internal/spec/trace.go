@@ -355,6 +355,7 @@ var DataFlags = []Value{
 	{"CUT", 1, "there was more than LENGTH bytes"},
 	{"UNREADABLE", 2, "not all of it could be read: what there is ends where the memory did"},
 	{"STRING", 4, "the bytes end before the first NUL, which was seen unless CUT or UNREADABLE is set"},
+	{"VALUES", 8, "no memory: what the conversions of the format at the address take, in their order. Each has a word, long doubles have two"},
 }
 
 // Ends are values of BACKTRACE's END. That of a register that is not known is UNDEFINED | register << 4.

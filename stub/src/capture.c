@@ -20,6 +20,8 @@ struct capturing {
 	u64 t;
 	u64 *next;
 	int asks; /* the kernel is asked for memory, and may be */
+	u64 slot;
+	const struct callregs *r;
 };
 
 /* stack_word reads a word of the stack at an address above slot. In the slot's page there is memory; what a user has
@@ -88,6 +90,131 @@ static void span(struct capturing *g, const struct capture_op *op, u64 at, u64 n
 		data(g, 0, op, at, n < op->most ? n : op->most, n, &have);
 }
 
+/* What a variadic function is called with behind its parameters: the next registers and word of the stack. */
+struct passed { struct capturing *g; u32 general, vector, stack; };
+
+static u64 next_stacked(struct passed *p)
+{
+	return stack_word(p->g->c, p->g->slot, call_stack(p->g->slot) + 8UL * p->stack++);
+}
+
+static u64 next_general(struct passed *p)
+{
+	return p->general < GENERAL_ARGUMENTS ? call_argument(p->g->r, p->general++) : next_stacked(p);
+}
+
+static void next_floats(struct passed *p, u64 *w, u32 words)
+{
+	if ((words == 1 || !LONG_DOUBLES_STACKED) && p->vector < lengthof(p->g->r->vector)) {
+		memcpy(w, p->g->r->vector[p->vector++], 8UL * words);
+		return;
+	}
+	if (words == 2)
+		p->stack += p->stack % 2;
+	for (u32 i = 0; i < words; i++)
+		w[i] = next_stacked(p);
+}
+
+/* What is captured by a format: bytes of it, words that its conversions take, and texts among these, of so many bytes. */
+enum { FORMAT_BYTES = 256, FORMAT_VALUES = 16, FORMAT_TEXTS = 8, FORMAT_TEXT = 64 };
+enum { FORMAT_WORDS = 3 + FORMAT_BYTES / 8 + 3 + FORMAT_VALUES + FORMAT_TEXTS * (3 + FORMAT_TEXT / 8) }; /* of the trace */
+
+struct formatted {
+	u32 values, texts;
+	u64 value[FORMAT_VALUES + 2];
+	struct { u64 at, most; } text[FORMAT_TEXTS];
+};
+
+static int one_of(u8 c, const char *of)
+{
+	while (*of && (u8)*of != c)
+		of++;
+	return *of != 0;
+}
+
+/* conversion takes what a conversion does that begins at f, behind its %. It returns where it ends, 0 if it is none that is
+   known, or that has room. */
+static const u8 *conversion(const u8 *f, const u8 *end, struct passed *p, struct formatted *to)
+{
+	u64 precision = 0, digits = 0, is_long = 0;
+	u32 words = 1;
+	for (; f < end && one_of(*f, "-+ #0123456789'*."); f++) {
+		if (*f == '*' && to->values < FORMAT_VALUES) {
+			i32 v = (i32)(to->value[to->values++] = next_general(p));
+			precision = v >= 0 ? (u64)v : 0;
+			digits &= (u64)(v >= 0);
+		} else if (*f == '.') {
+			precision = 0;
+			digits = 1;
+		} else if (*f >= '0' && *f <= '9' && precision < FORMAT_TEXT)
+			precision = precision * 10 + *f - '0';
+	}
+	for (; f < end && one_of(*f, "hlzjtL"); f++) {
+		is_long |= *f == 'l';
+		words = *f == 'L' ? 2 : words;
+	}
+	if (f == end || to->values >= FORMAT_VALUES)
+		return 0;
+	u64 *v = &to->value[to->values];
+	if (one_of(*f, "%m"))
+		return f + 1;
+	if (one_of(*f, "eEfFgGaA")) {
+		next_floats(p, v, words);
+		to->values += words;
+		return f + 1;
+	}
+	if (!one_of(*f, "diuxXocspn"))
+		return 0;
+	*v = next_general(p);
+	to->values++;
+	if (*f == 's' && !is_long && *v && to->texts < FORMAT_TEXTS) {
+		to->text[to->texts].at = *v;
+		to->text[to->texts++].most = digits && precision < FORMAT_TEXT ? precision : FORMAT_TEXT;
+	}
+	return f + 1;
+}
+
+/* values captures what the conversions of a format at an address take. */
+static int values(struct capturing *g, u32 arg, u64 at, const struct formatted *f)
+{
+	u32 words = 2 + f->values;
+	u64 *w = g->next ? 0 : begin_record(g->c, g->t, FT_REC_DATA, words);
+	if (g->next) {
+		if (!holds(g->c, g->next))
+			return 0;
+		w = open_record(g->next, (u32)g->t, FT_REC_DATA, words);
+		g->next = w + words;
+	}
+	if (!w)
+		return 0;
+	w[0] = arg | (u64)FT_DATA_VALUES << 16 | 8UL * f->values << 32;
+	w[1] = at;
+	memcpy(w + 2, f->value, 8UL * f->values);
+	end_record(w);
+	return 1;
+}
+
+/* by_format captures a format, and what it says that there is behind the parameters. */
+static void by_format(struct capturing *g, const struct capture_op *op, u64 at)
+{
+	struct passed p = { g, op->most & 15, op->most >> 4 & 15, op->most >> 8 };
+	struct formatted f;
+	u64 have;
+	const u8 *b = data(g, 1, op, at, FORMAT_BYTES, FORMAT_BYTES, &have), *end = b + have;
+	f.values = f.texts = 0;
+	while (b && b < end)
+		if (*b++ == '%')
+			b = conversion(b, end, &p, &f);
+	if (!f.values || !values(g, op->from, at, &f))
+		return;
+	for (u32 i = 0; i < f.texts; i++)
+		if (f.text[i].most && !data(g, 1, op, f.text[i].at, f.text[i].most, f.text[i].most, &have))
+			return;
+}
+
+/* takes is how many words of the trace what an operation captures of memory takes at most. */
+static u64 takes(const struct capture_op *op) { return op->code == OP_FORMAT ? FORMAT_WORDS : 7 + (op->most + 7UL) / 8; }
+
 /* follow captures memory to which words point. */
 static void follow(struct capturing *g, const struct capture_op *op, const u64 *w)
 {
@@ -99,6 +226,9 @@ static void follow(struct capturing *g, const struct capture_op *op, const u64 *
 	case OP_BYTES:
 	case OP_STRING:
 		data(g, op->code == OP_STRING, op, at, op->most, op->most, &have);
+		break;
+	case OP_FORMAT:
+		by_format(g, op, at);
 		break;
 	case OP_SPAN:
 		span(g, op, at, w[op->from + 1]);
@@ -200,7 +330,7 @@ hidden u64 *capture_at(struct control *c, u64 *to, u32 t, const struct image *m,
 		       const struct callregs *r, const struct capture *p)
 {
 	const struct capture_op *end = (const struct capture_op *)(p + 1) + p->ops;
-	struct capturing g = { c, t, to + 1 + p->words, 0 };
+	struct capturing g = { c, t, to + 1 + p->words, 0, slot, r };
 	u64 *w = open_record(to, t, FT_REC_ARGS, p->words);
 	const struct capture_op *op = capture_words(c, m, p, exit, slot, r, w);
 	for (; op && op < end; op++)
@@ -214,12 +344,12 @@ hidden void capture_call(struct control *c, u64 t, struct function f, int exit, 
 			 const struct capture *p)
 {
 	const struct capture_op *end = (const struct capture_op *)(p + 1) + p->ops;
-	struct capturing g = { c, t, 0, 0 };
+	struct capturing g = { c, t, 0, 0, slot, r };
 	u64 id = trace_id(f) | (exit ? FT_ID_EXIT : 0);
 	if (c->chunk.base == 0 || *(const u64 *)(c->next - 8) >> 32 != id || c->next + 8UL * p->words > c->limit)
 		return;
 	u64 *w = begin_record(c, t, FT_REC_ARGS, p->words);
 	for (const struct capture_op *op = capture_words(c, f.image, p, exit, slot, r, w); op && op < end; op++)
-		if (c->next + 8 * (7 + (op->most + 7UL) / 8) < c->limit)
+		if (c->next + 8 * takes(op) < c->limit)
 			follow(&g, op, w);
 }

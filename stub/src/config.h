@@ -102,6 +102,7 @@
 #define OP_SPAN_BEFORE             13           /* as many as the word before FROM says */
 #define OP_SPAN_AT                 14           /* what is there is an address and a length, and both this and the bytes there are captured */
 #define OP_SPAN_AT_BEFORE          15           /* the same with the length before the address */
+#define OP_FORMAT                  16           /* memory up to a NUL, which is a format as printf has it; what its conversions take, a record DATA with VALUES, and the texts among that. MOST: how many general registers (lowest 4 bits), vector registers (4 bits) and words of the stack parameters have taken */
 
 /* values of CONDITION_O_COMPARE */
 #define COMPARE_EQUAL              1            /* the argument is VALUE */

@@ -174,6 +174,7 @@
 #define FT_DATA_CUT                1            /* there was more than LENGTH bytes */
 #define FT_DATA_UNREADABLE         2            /* not all of it could be read: what there is ends where the memory did */
 #define FT_DATA_STRING             4            /* the bytes end before the first NUL, which was seen unless CUT or UNREADABLE is set */
+#define FT_DATA_VALUES             8            /* no memory: what the conversions of the format at the address take, in their order. Each has a word, long doubles have two */
 
 /* values of REC_BACKTRACE's END */
 #define FT_END_OUTERMOST           1            /* the last frame is the thread's first */

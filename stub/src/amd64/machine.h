@@ -182,6 +182,9 @@ _Static_assert(sizeof(struct callregs) == CALLREGS_SIZE, "act.S");
 static inline u64 call_return(const struct callregs *r, u64 slot) { (void)r; return *(u64 *)slot; }
 static inline u64 call_frame(const struct callregs *r) { return r->saved->bp; }
 
+/* How many general registers arguments are in, and whether no long double is in a register. */
+enum { GENERAL_ARGUMENTS = 6, LONG_DOUBLES_STACKED = 1 };
+
 /* call_argument and call_result are the nth register that arguments or results are in. */
 static inline u64 call_argument(const struct callregs *r, u32 n)
 {

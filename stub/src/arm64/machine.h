@@ -102,6 +102,9 @@ _Static_assert(sizeof(struct callregs) == CALLREGS_SIZE, "act.S");
 static inline u64 call_return(const struct callregs *r, u64 slot) { (void)slot; return r->ret; }
 static inline u64 call_frame(const struct callregs *r) { return r->frame; }
 
+/* How many general registers arguments are in, and whether no long double is in a register. */
+enum { GENERAL_ARGUMENTS = 8, LONG_DOUBLES_STACKED = 0 };
+
 /* call_argument is the nth register that arguments are in, and the first ones results. */
 static inline u64 call_argument(const struct callregs *r, u32 n)
 {
