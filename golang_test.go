@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -104,6 +105,11 @@ var goBuilds = []goBuild{
 	{name: "cgo pie", prog: "gocgo", flag: "-buildmode=pie", env: "CGO_ENABLED=1", needs: []string{"gcc"}},
 	{name: "externally linked, stripped", prog: "gostress", flag: "-ldflags=-linkmode=external -s -w",
 		env: "CGO_ENABLED=1", needs: []string{"gcc"}},
+	{name: "arm64", prog: "gostress", flag: "-ldflags=-s -w", env: "CGO_ENABLED=0 GOARCH=arm64", needs: []string{"qemu-aarch64"}},
+	{name: "arm64 unoptimised", prog: "gostress", flag: "-gcflags=-N -l", env: "CGO_ENABLED=0 GOARCH=arm64",
+		needs: []string{"qemu-aarch64"}, wide: true},
+	{name: "arm64 pie", prog: "gostress", flag: "-buildmode=pie", env: "CGO_ENABLED=0 GOARCH=arm64",
+		needs: []string{"qemu-aarch64", "aarch64-linux-gnu-gcc"}, wide: true},
 	{name: "race", prog: "gostress", flag: "-race", env: "CGO_ENABLED=1", needs: []string{"gcc"}, wide: true},
 }
 
@@ -119,7 +125,7 @@ func (b *goBuild) build(t *testing.T, dir string) string {
 		build.Args = append(build.Args, b.flag)
 	}
 	build.Args = append(build.Args, "./testdata/"+b.prog)
-	build.Env = append(os.Environ(), b.env, "GOFLAGS=-buildvcs=false")
+	build.Env = append(append(os.Environ(), strings.Fields(b.env)...), "GOFLAGS=-buildvcs=false")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -136,7 +142,7 @@ func TestGo(t *testing.T) {
 	for _, b := range goBuilds {
 		t.Run(b.name, func(t *testing.T) {
 			if b.wide && !testtool.Wide() {
-				t.Skip("the standard library is built with the race detector only in wide runs")
+				t.Skip("the standard library is built once more only in wide runs")
 			}
 			dir := t.TempDir()
 			prog := b.build(t, dir)
@@ -158,7 +164,7 @@ func compareStress(t *testing.T, prog string, o fentry.Options, envs ...string) 
 
 func compareArgs(t *testing.T, prog string, args []string, o fentry.Options, envs ...string) {
 	t.Helper()
-	untraced, err := exec.Command(prog, args...).Output()
+	untraced, err := goCommand(t, prog, args...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,6 +185,22 @@ func compareArgs(t *testing.T, prog string, args []string, o fentry.Options, env
 			t.Errorf("%s: calls (-counted +recorded):\n%s", env, d)
 		}
 	}
+}
+
+// goCommand runs a program untraced, of whatever machine.
+func goCommand(t *testing.T, prog string, args ...string) *exec.Cmd {
+	t.Helper()
+	f, err := elf.Open(prog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var emulator []string
+	if f.Machine == elf.EM_AARCH64 && runtime.GOARCH != "arm64" {
+		emulator = []string{testtool.Path(t, "qemu-aarch64"), "-L", "/usr/aarch64-linux-gnu"}
+	}
+	command := slices.Concat(emulator, []string{prog}, args)
+	return exec.Command(command[0], command[1:]...)
 }
 
 // TestGoMany records 100,000 goroutines that are there at the same time, each of which is a task of the trace.

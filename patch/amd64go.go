@@ -2,200 +2,53 @@ package patch
 
 import (
 	"fmt"
-	"slices"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/amd64"
-	"github.com/fentry-dev/fentry/record/golang"
 )
 
-// What a Go function has elsewhere, in this order: its runs of moved instructions, each with its events and the jump back;
-// the rare parts of its events; and what only the runtime goes to. All is contiguous.
+func (amd64Machine) goShape() *arch.GoShape { return &amd64.GoShape }
 
-// goCode is that of one function. Offsets are from its beginning.
-type goCode struct {
-	f      *golang.Func
-	moves  *golang.Moves
-	id     uint32
-	at     uint64         // its address
-	runs   []int          // where the runs are
-	copies map[uint64]int // where an instruction is now, behind the entry's event
-	events []goEvent
-	after  int    // where a recovered function returns to; 0: it defers nothing
-	size   int    // without what the module adds
-	parts  []part // by offset
-	phantoms
+func (amd64Machine) appendGoEvent(dst []byte, at uint64, e *arch.GoEvent) ([]byte, error) {
+	return amd64.AppendGoEvent(dst, at, e)
 }
 
-// goEvent is an event at an offset, and its rare part.
-type goEvent struct {
-	at, rare int
-	exit     bool
-	pc       uint64 // of the instruction before which it is
+func (amd64Machine) appendGoRare(dst []byte, event uint64, e *arch.GoEvent) ([]byte, error) {
+	return amd64.AppendGoRare(dst, event, e)
 }
 
-// A part is code that looks to the runtime like that of an address of the original, up to the next part.
-type part struct {
-	at   int
-	pc   uint64
-	mode partMode
-}
-
-type partMode uint8
-
-const (
-	asOriginal partMode = iota
-	restarts            // a goroutine that is stopped goes on at the latest entry
-	unsafePart          // a goroutine is not stopped here
-)
-
-// goDeep is what the runtime has to know of the ids of events.
-const goDeep = amd64.GoDeep
-
-// goRoutines are addresses that all events need.
-type goRoutines struct {
-	switches, idBase, slow uint64
-	goID                   uint32
-}
-
-// layGo lays out the code of a function.
-func layGo(code []byte, f *golang.Func, m *golang.Moves, id uint32) (*goCode, error) {
-	c := &goCode{f: f, moves: m, id: id, copies: map[uint64]int{}}
-	at := 0
-	put := func(n int, pc uint64, mode partMode) {
-		c.parts = append(c.parts, part{at, pc, mode})
-		at += n
-	}
-	for i := range m.Runs {
-		r := &m.Runs[i]
-		c.runs = append(c.runs, at)
-		events := r.Events
-		if only := golang.Only(f.Name); only != golang.BothEnds {
-			events = slices.DeleteFunc(slices.Clone(events), func(e golang.Event) bool { return e.Exit != (only == golang.OnlyExits) })
-		}
-		event := func(exit bool, pc uint64) {
-			c.events = append(c.events, goEvent{at: at, exit: exit, pc: pc})
-			put(amd64.GoEventBegin, pc, asOriginal)
-			put(amd64.GoEventTaken-amd64.GoEventBegin, pc, restarts)
-			put(amd64.GoEventStored-amd64.GoEventTaken, pc, unsafePart)
-			put(amd64.GoEventLen-amd64.GoEventStored, pc, asOriginal)
-			events = events[1:]
-		}
-		src := code[r.Addr-f.Entry:][:r.Len]
-		for o := 0; o < r.Len; {
-			pc := r.Addr + uint64(o)
-			in, err := amd64.Decode(src[o:])
-			if err != nil || o+in.Len > r.Len {
-				return nil, fmt.Errorf("instruction at %#x: %v", pc, err)
-			}
-			if len(events) > 0 && events[0].At == o && !events[0].Exit {
-				event(false, pc)
-			}
-			c.copies[pc] = at
-			if len(events) > 0 && events[0].At == o {
-				event(true, pc)
-			}
-			put(amd64.RelocatedLen(in), pc, asOriginal)
-			o += in.Len
-		}
-		end := r.Addr + uint64(r.Len)
-		if len(events) > 0 {
-			event(false, end)
-		}
-		if amd64.Continues(src) {
-			put(amd64.JumpLen, end, asOriginal)
-		}
-	}
-	for i := range c.events {
-		e := &c.events[i]
-		e.rare = at
-		put(amd64.GoRareLen, e.pc, unsafePart)
-	}
-	if to := f.DeferReturn(); to != 0 {
-		c.after = at
-		put(amd64.JumpLen, to, asOriginal)
-	}
-	c.size = at
-	return c, nil
-}
-
-// appendGo appends the code for the address that it has been given.
-func (c *goCode) appendGo(dst, code []byte, to *goRoutines) ([]byte, error) {
-	start := len(dst)
-	here := func() uint64 { return c.at + uint64(len(dst)-start) }
-	var err error
-	next := 0
-	event := func(limit int) { // those up to an offset
-		for err == nil && next < len(c.events) && c.events[next].at == len(dst)-start && c.events[next].at < limit {
-			dst, err = amd64.AppendGoEvent(dst, here(), c.event(next, to))
-			next++
-		}
-	}
-	for i := range c.moves.Runs {
-		r := &c.moves.Runs[i]
-		src := code[r.Addr-c.f.Entry:][:r.Len]
-		for o := 0; o < r.Len && err == nil; {
-			pc := r.Addr + uint64(o)
-			in, _ := amd64.Decode(src[o:]) // as it has been laid out
-			event(c.size)
-			if err == nil {
-				dst, err = amd64.Retarget(dst, in, src[o:], here(), c.target(in, pc))
-			}
-			o += in.Len
-		}
-		event(c.size)
-		if err == nil && amd64.Continues(src) {
-			dst, err = amd64.AppendJump(dst, here(), r.Addr+uint64(r.Len))
-		}
-	}
-	for i := range c.events {
-		if err == nil {
-			dst, err = amd64.AppendGoRare(dst, c.at+uint64(c.events[i].at), c.event(i, to))
-		}
-	}
-	if err == nil && c.after != 0 {
-		dst, err = amd64.AppendJump(dst, here(), c.f.DeferReturn())
-	}
+func (amd64Machine) goInst(code []byte) (n, moved int, err error) {
+	in, err := amd64.Decode(code)
 	if err != nil {
-		return nil, fmt.Errorf("%s at %#x: %w", c.f.Name, c.f.Entry, err)
+		return 0, 0, err
 	}
-	if n := len(dst) - start; n != c.size {
-		return nil, internalf("%s at %#x: %d bytes of moved code in %d", c.f.Name, c.f.Entry, n, c.size)
-	}
-	for range c.phantoms.n() {
-		dst = append(dst, 0xcc)
-	}
-	return dst, nil
+	return in.Len, amd64.RelocatedLen(in), nil
 }
 
-// event describes the i-th event.
-func (c *goCode) event(i int, to *goRoutines) *amd64.GoEvent {
-	e := &c.events[i]
-	id := c.id
-	if e.exit {
-		id |= 1 << 31
+func (amd64Machine) appendGoInst(dst, code []byte, at, to uint64, copied func(uint64) (uint64, bool)) ([]byte, error) {
+	in, err := amd64.Decode(code)
+	if err != nil {
+		return dst, err
 	}
-	deep := c.f.DeferReturn() != 0 && !golang.Tells(c.f.Name)
-	return &amd64.GoEvent{
-		ID: id, Switch: to.switches + uint64(c.id-1), IDBase: to.idBase, GoID: to.goID,
-		Rare: c.at + uint64(e.rare), Slow: to.slow, Deep: deep,
-		Always: deep || c.f.Name == golang.Park && !e.exit || golang.Only(c.f.Name) != golang.BothEnds,
+	target := in.Target(at)
+	if now, ok := copied(target); ok && in.PCRel == amd64.PCRelBranch {
+		target = now
 	}
+	return amd64.Retarget(dst, in, code, to, target)
 }
 
-// target is what a moved instruction refers to: the copy of an instruction that has moved, too.
-func (c *goCode) target(in amd64.Inst, pc uint64) uint64 {
-	to := in.Target(pc)
-	if in.PCRel != amd64.PCRelBranch {
-		return to
-	}
-	if o, ok := c.copies[to]; ok {
-		return c.at + uint64(o)
-	}
-	return to
+func (amd64Machine) goContinues(code []byte) bool { return amd64.Continues(code) }
+
+func (amd64Machine) appendGoJump(dst []byte, from, to uint64) ([]byte, error) {
+	return amd64.AppendJump(dst, from, to)
 }
+
+func (amd64Machine) goJumpLen() int { return amd64.JumpLen }
+
+func (amd64Machine) goFill() []byte { return []byte{0xcc} }
 
 // goWindows are what is rewritten of a function where it was.
-func (c *goCode) windows(code []byte) ([]goWindow, error) {
+func (amd64Machine) goWindows(c *goCode, code []byte) ([]goWindow, error) {
 	var out []goWindow
 	var far []amd64Jump
 	for i := range c.moves.Runs {

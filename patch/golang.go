@@ -119,6 +119,10 @@ type goWindow struct {
 
 // placeGo lays out the code of all traced functions, and the module that it is.
 func (l *layout) placeGo(im *golang.Image) error {
+	m, ok := l.p.m.(goMachine)
+	if !ok {
+		return internalf("a Go program of a machine whose programs are not traced")
+	}
 	var codes []*goCode
 	size := 0
 	l.goWindows = map[int][]goWindow{}
@@ -136,7 +140,7 @@ func (l *layout) placeGo(im *golang.Image) error {
 		if err != nil {
 			return err
 		}
-		c, err := layGo(code, f, fn.Moves, fn.ID)
+		c, err := layGo(m, code, f, fn.Moves, fn.ID)
 		if err == nil {
 			err = c.addPhantoms(im)
 		}
@@ -144,8 +148,8 @@ func (l *layout) placeGo(im *golang.Image) error {
 			return fmt.Errorf("%s at %#x: %w", fn.Display(), fn.Func, err)
 		}
 		c.at = base + uint64(size)
-		size += c.size + c.phantoms.n()
-		if l.goWindows[i], err = c.windows(code); err != nil {
+		size += c.size + c.phantoms.n()*len(m.goFill())
+		if l.goWindows[i], err = m.goWindows(c, code); err != nil {
 			return err
 		}
 		codes = append(codes, c)
@@ -176,7 +180,7 @@ func (l *layout) goSyscalls(im *golang.Image) (codes []*goCode, err error) {
 			continue
 		}
 		code := b[:s.Move.Code]
-		c := &goCode{f: im.Func(s.Func), at: l.syscallAt(s), size: m.syscallLen(s, code)}
+		c := &goCode{m: m, f: im.Func(s.Func), at: l.syscallAt(s), size: m.syscallLen(s, code)}
 		put := func(at, o int) { c.parts = append(c.parts, part{at, s.Move.Addr + uint64(o), unsafePart}) }
 		for o := 0; o < len(code); {
 			at, ok := m.syscallPlace(s, code, o)
@@ -261,7 +265,7 @@ const goAlign = 64
 
 // appendGo appends all functions' code.
 func (l *layout) appendGo(dst []byte, im *golang.Image) ([]byte, error) {
-	r := goRoutines{switches: l.switches, goID: im.Version.GoID}
+	r := goRoutines{switches: l.switches, goID: im.Version.GoID, thread: im.Version.TLS}
 	var err error
 	if r.slow, err = l.symbol("fentry_go_slow"); err != nil {
 		return nil, err

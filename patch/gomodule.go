@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/internal/parallel"
 	"github.com/fentry-dev/fentry/record/golang"
 )
@@ -22,9 +21,9 @@ import (
 // A function's code is several functions to the runtime: one up to the place where its first event begins again after an
 // interruption (RestartAtEntry goes to the beginning of a function), one up to that of the second, and so on. All have the
 // same name. Each has tables from its own beginning to the end of all, because two things that it needs are there once,
-// behind the code: the way to where a recovered function returns from, and a byte for each call that has been inlined
+// behind the code: the way to where a recovered function returns from, and a place for each call that has been inlined
 // into it, a phantom: the runtime names the place of such a call by an address inside the function, and nothing executes
-// there. One more byte follows, because addresses of calls are those behind them.
+// there. It has a byte or, on AArch64, four. One more follows, because addresses of calls are those behind them.
 //
 // Names, files, compilation units and the functions' other data are those of the first module, which the second one
 // refers to. It is marked as bad, the runtime's word for a module whose data it must not look at: such modules are left
@@ -42,8 +41,11 @@ type phantoms struct {
 const inlinedSize = 16  // of an entry of the tree
 const inlinedParent = 8 // offset in it of the call's place, relative to the function
 
-// n is how many bytes follow the code.
+// n is how many places follow the code.
 func (p *phantoms) n() int { return len(p.calls) + 1 }
+
+// phantom is where the i-th of them is.
+func (c *goCode) phantom(i int) int { return c.size + i*len(c.m.goFill()) }
 
 // addPhantoms finds the inlined calls that moved code is in.
 func (c *goCode) addPhantoms(im *golang.Image) error {
@@ -136,7 +138,7 @@ func (m *goModule) encode(base uint64) ([]byte, error) {
 		return nil, fmt.Errorf("the added code is %d bytes away from the program's tables", pctabLen)
 	}
 	last := m.codes[len(m.codes)-1]
-	from, to := m.codes[0].at, last.at+uint64(last.size+last.phantoms.n())
+	from, to := m.codes[0].at, last.at+uint64(last.phantom(last.phantoms.n()))
 	pcln, pclnLen := m.functab(from, to)
 	find, err := m.findtab(from, to)
 	if err != nil {
@@ -248,7 +250,7 @@ func (o *funcsOf) make(im *golang.Image, c *goCode) error {
 	}
 	entries := []int{0}
 	for i := range c.events {
-		entries = append(entries, c.events[i].at+amd64.GoEventBegin)
+		entries = append(entries, c.events[i].at+c.m.goShape().Begin)
 	}
 	for _, entry := range entries {
 		rec := slices.Clone(rec)
@@ -299,20 +301,20 @@ func (c *goCode) appendTable(dst []byte, entry int, values []int32) []byte {
 	first := sort.Search(len(c.parts), func(i int) bool { return c.parts[i].at >= entry })
 	last, from := int32(-1), entry // of the newest row that is there
 	for i := first; i < len(values); i++ {
-		to := c.size + i + 1 - len(c.parts) // behind a phantom
+		to := c.phantom(i + 1 - len(c.parts)) // behind one
 		if i+1 < len(c.parts) {
 			to = c.parts[i+1].at
 		} else if i+1 == len(c.parts) {
 			to = c.size
 		}
 		if i+1 == len(values) {
-			to++ // the byte behind all
+			to = c.phantom(c.phantoms.n()) // with what is behind all
 		} else if values[i+1] == values[i] {
 			continue
 		}
 		d := values[i] - last
 		dst = appendUvarint32(dst, uint32(d<<1)^uint32(d>>31))
-		dst = appendUvarint32(dst, uint32(to-from))
+		dst = appendUvarint32(dst, uint32((to-from)/len(c.m.goFill())))
 		last, from = values[i], to
 	}
 	return append(dst, 0)
@@ -331,7 +333,7 @@ func (c *goCode) appendTree(dst []byte, entry int) []byte {
 	start := len(dst)
 	dst = append(dst, c.tree...)
 	for i, n := range c.phantoms.at {
-		le.PutUint32(dst[start+int(i)*inlinedSize+inlinedParent:], uint32(c.size+n-entry))
+		le.PutUint32(dst[start+int(i)*inlinedSize+inlinedParent:], uint32(c.phantom(n)-entry))
 	}
 	return dst
 }

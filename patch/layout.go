@@ -301,12 +301,20 @@ func (l *layout) memory(rt *elfio.File) error {
 	if err != nil {
 		return fmt.Errorf("embedded runtime: %w", err)
 	}
+	if g := l.p.golang; g != nil && !g.Relocatable() && tls > 0 {
+		// Nobody sets up thread-local memory, and the runtime has a thread's word elsewhere (own_thread in machine.h). It has
+		// to be somewhere behind the thread pointer.
+		l.tls, tls = alignUp(tlsReserved, tlsAlign), 0
+	}
 	if l.p.Options.Target == File {
 		wanted := inject.Memory{RW: size, RWAlign: align, TLS: tls, TLSAlign: tlsAlign}
 		if l.seg, err = inject.NewLayout(f, wanted); err != nil {
 			return err
 		}
-		l.base, l.rw, l.tls = l.seg.RX, l.seg.RW, l.seg.TLS
+		l.base, l.rw = l.seg.RX, l.seg.RW
+		if tls > 0 {
+			l.tls = l.seg.TLS
+		}
 		l.addZeroed(zeroed)
 		return nil
 	}
@@ -322,6 +330,9 @@ func (l *layout) memory(rt *elfio.File) error {
 	}
 	return err
 }
+
+// tlsReserved is how many bytes from the thread pointer on are not thread-local memory (AArch64 TLS ABI).
+const tlsReserved = 16
 
 // extent returns the addresses between which the image is loaded.
 func (l *layout) extent() (start, end uint64) {

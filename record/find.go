@@ -84,6 +84,7 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 	if err := fd.libraryCalls(); err != nil {
 		return nil, fmt.Errorf("finding sites: %w", err)
 	}
+	fd.refuseGo()
 	return fd.sites, nil
 }
 

@@ -97,6 +97,20 @@ func (fd *finder) goSites() (bool, error) {
 	return true, nil
 }
 
+// refuseGo leaves Go's functions alone in a program that is refused: what looks like a site there was no compiler's that
+// meant it. Where its table cannot be read, all are.
+func (fd *finder) refuseGo() {
+	if !golang.Is(fd.im.f) {
+		return
+	}
+	im, _ := golang.ReadNames(fd.im.f)
+	for i := range fd.sites {
+		if s := &fd.sites[i]; s.Traceable() && (im == nil || im.Func(s.Func).Compiled()) {
+			s.Reason = ReasonGoImage
+		}
+	}
+}
+
 func goSite(im *golang.Image, f *golang.Func, o golang.Options) Site {
 	s := Site{
 		Func: f.Entry, Size: f.Next - f.Entry, Name: golang.PrintedName(f.Name), Addr: f.Entry, Source: SourcePclntab,

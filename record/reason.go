@@ -142,8 +142,8 @@ func Reasons() []ReasonText {
 			"Nothing calls it or has its address, and how it is jumped to shows a part of a function that the compiler has " +
 				"moved away; or that cannot be ruled out."},
 		{ReasonGoImage,
-			"The image is Go's, whose runtime knows all code and all stack frames, and stops at others. Programs for " +
-				"x86-64 that Go 1.21 to 1.26 have linked are traced (record/golang)."},
+			"The image is Go's, whose runtime knows all code and all stack frames, and stops at others. Programs that Go 1.21 " +
+				"to 1.27 have linked are traced (record/golang)."},
 		{ReasonStackWalker,
 			"The image has a runtime that looks up return addresses in tables of its own, such as OCaml's, V8's, HotSpot's, " +
 				"GraalVM's, Dart's or .NET's."},

@@ -78,6 +78,7 @@ type Image struct {
 	Ready     uint32 // ... id of runtime.ready, which makes a goroutine ready to run
 	Ended     uint32 // ... of runtime.goexit1, which goroutines end with
 	CurG      uint32 // ... where in runtime.m the goroutine is that it runs
+	Thread    uint32 // ... for arm64: where in runtime.m a word is that is the thread's own
 	Original  int64  // ... that is patched: distance to what [GoOriginal] makes; 0: none
 	Deep      uint32 // ... the bit of an id, as slow paths get it, of events that have a record DEPTH
 	Without   int64  // distance to a bitmap of the ids whose thunks call the routines that hide a call; 0: none
@@ -176,6 +177,7 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	le.PutUint32(b[format.ImageOEnded:], m.Ended)
 	le.PutUint32(b[format.ImageOCurg:], m.CurG)
 	le.PutUint32(b[format.ImageODeep:], m.Deep)
+	le.PutUint32(b[format.ImageOThread:], m.Thread)
 	le.PutUint64(b[format.ImageOOriginal:], uint64(m.Original))
 	le.PutUint64(b[format.ImageOModule:], uint64(m.Module))
 	le.PutUint64(b[format.ImageOErrnoAt:], uint64(m.Errno))

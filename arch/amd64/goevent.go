@@ -1,6 +1,10 @@
 package amd64
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/fentry-dev/fentry/arch"
+)
 
 // Events of Go's functions.
 //
@@ -18,29 +22,17 @@ import "encoding/binary"
 // What is rare leaves by another part, which stands behind all that a function has, and goes to a routine on the stack of
 // the thread's own goroutine.
 
-// A GoEvent is an event of a Go function.
-type GoEvent struct {
-	ID     uint32 // of the function, with bit 31 for an end
-	Switch uint64 // address of the function's switch
-	IDBase uint64 // address of the word that is added to ID
-	GoID   uint32 // where in runtime.g the goroutine's number is
-	Rare   uint64 // address of its other part
-	Slow   uint64 // address of the runtime's routine
-	Always bool   // all go to that routine
-	Deep   bool   // with the bit GoDeep in the id
-}
-
-// GoDeep is the bit of an id, as the runtime's routine gets it, of events that tell how deep in its stack the call is.
-const GoDeep = 1 << 30
-
 // Offsets in the code of an event, and lengths.
 const (
-	GoEventBegin  = 19  // it begins here again after an interruption
-	GoEventTaken  = 127 // a slot has been reserved
-	GoEventStored = 152 // and written
-	GoEventLen    = 158
-	GoRareLen     = 31
+	goEventBegin  = 19
+	goEventTaken  = 127
+	goEventStored = 152
+	goEventLen    = 158
+	goRareLen     = 31
 )
+
+// GoShape is that of the code that [AppendGoEvent] and [AppendGoRare] append.
+var GoShape = arch.GoShape{Begin: goEventBegin, Taken: goEventTaken, Stored: goEventStored, Len: goEventLen, Rare: goRareLen}
 
 // Words of a thread's block: stub/src/layout.h has the same.
 const (
@@ -52,7 +44,7 @@ const (
 )
 
 // goEvent is the code of an event, with zeroes for what differs between them.
-var goEvent = [GoEventLen]byte{
+var goEvent = [goEventLen]byte{
 	0xf6, 0x05, 0, 0, 0, 0, 1, // testb $1, switch(%rip)
 	0x0f, 0x84, 0, 0, 0, 0, // je done
 	0x49, 0x89, 0xc4, // mov %rax, %r12
@@ -74,7 +66,7 @@ var goEvent = [GoEventLen]byte{
 	0x4c, 0x89, 0xf8, // mov %r15, %rax
 	0x49, 0x83, 0xc7, 0x08, // add $8, %r15
 	0x65, 0x4c, 0x0f, 0xb1, 0x3c, 0x25, blockNext, 0, 0, 0, // cmpxchg %r15, %gs:next
-	0x75, 0x100 + GoEventBegin - (GoEventTaken + 2), // taken: jne begin
+	0x75, 0x100 + goEventBegin - (goEventTaken + 2), // taken: jne begin
 	0x41, 0xbf, 0, 0, 0, 0, // mov $id, %r15d
 	0x44, 0x03, 0x3d, 0, 0, 0, 0, // add idbase(%rip), %r15d
 	0x49, 0xc1, 0xe7, 0x20, // shl $32, %r15
@@ -88,11 +80,11 @@ var goEvent = [GoEventLen]byte{
 var goRares = [...]int{42, 64, 88, 104}
 
 // AppendGoEvent appends the code of an event, for address at.
-func AppendGoEvent(dst []byte, at uint64, e *GoEvent) ([]byte, error) {
+func AppendGoEvent(dst []byte, at uint64, e *arch.GoEvent) ([]byte, error) {
 	b := goEvent
 	p := patcher{b: b[:], at: at}
 	p.reach("testb", 2, 7, e.Switch)
-	p.reach("je", 9, 13, at+GoEventLen)
+	p.reach("je", 9, 13, at+goEventLen)
 	for _, o := range goRares {
 		p.reach("jne", o, o+4, e.Rare)
 	}
@@ -106,7 +98,7 @@ func AppendGoEvent(dst []byte, at uint64, e *GoEvent) ([]byte, error) {
 }
 
 // goRare is the code of an event's rare part.
-var goRare = [GoRareLen]byte{
+var goRare = [goRareLen]byte{
 	0x4c, 0x89, 0xe0, // mov %r12, %rax
 	0x4c, 0x89, 0xea, // mov %r13, %rdx
 	0x41, 0xbc, 0, 0, 0, 0, // mov $id, %r12d
@@ -116,16 +108,12 @@ var goRare = [GoRareLen]byte{
 }
 
 // AppendGoRare appends the rare part of the event whose code is at address event, for address e.Rare.
-func AppendGoRare(dst []byte, event uint64, e *GoEvent) ([]byte, error) {
+func AppendGoRare(dst []byte, event uint64, e *arch.GoEvent) ([]byte, error) {
 	b := goRare
 	p := patcher{b: b[:], at: e.Rare}
-	p.reach("lea", 22, 26, event+GoEventLen)
-	p.reach("jmp", 27, GoRareLen, e.Slow)
-	id := e.ID
-	if e.Deep {
-		id |= GoDeep
-	}
-	binary.LittleEndian.PutUint32(b[8:], id)
+	p.reach("lea", 22, 26, event+goEventLen)
+	p.reach("jmp", 27, goRareLen, e.Slow)
+	binary.LittleEndian.PutUint32(b[8:], e.RareID())
 	binary.LittleEndian.PutUint32(b[15:], e.GoID)
 	return append(dst, b[:]...), p.err
 }

@@ -643,6 +643,7 @@ const (
 	ImageOOriginal     = 1296 // i64, bytes
 	ImageOOff          = 1304 // i64, bytes
 	ImageOThunkSize    = 1312 // u32, bytes
+	ImageOThread       = 1316 // u32, bytes
 )
 
 // Sizes of arrays in image_info, bytes.

@@ -76,6 +76,8 @@ var Image = Struct{"image_info", "IMAGE", 1320, "the symbol fentry_image: what i
 	{"ORIGINAL", 1296, "i64", "bytes", "Go's programs that are patched: distance to a GoOriginal; 0: there is none"},
 	{"OFF", 1304, "i64", "bytes", "distance to a bitmap, by local id, of functions that are off at first; 0: none"},
 	{"THUNK_SIZE", 1312, "u32", "bytes", "of a thunk, a power of 2"},
+	{"THREAD", 1316, "u32", "bytes", "Go's programs for arm64: where in runtime.m a word is that nobody else uses, which becomes the " +
+		"thread's control base; 0: the thread pointer is another's"},
 }}
 
 // ActionsQuick is in an image's index of actions at a function of which all actions capture something, without a limit.

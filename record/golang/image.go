@@ -34,6 +34,7 @@ type Image struct {
 	Tables
 
 	f        *elfio.File
+	machine  elf.Machine
 	text     []byte // from TextStart
 	interior map[uint64]bool
 	words    []dataWord // that are relocated, by address
@@ -82,8 +83,10 @@ func Read(f *elfio.File) (*Image, error) {
 	if !Is(f) {
 		return nil, ErrNotGo
 	}
-	if f.Header.Machine != elf.EM_X86_64 {
-		return nil, refuse("a Go program for %v: only those for x86-64 are traced", f.Header.Machine)
+	switch f.Header.Machine {
+	case elf.EM_X86_64, elf.EM_AARCH64:
+	default:
+		return nil, refuse("a Go program for %v: those for x86-64 and AArch64 are traced", f.Header.Machine)
 	}
 	im, info, err := read(f)
 	if err != nil {
@@ -106,8 +109,17 @@ func Read(f *elfio.File) (*Image, error) {
 	if im.next != 0 {
 		return nil, refuse("a Go program of several modules")
 	}
+	if im.machine == elf.EM_AARCH64 && im.hasC() {
+		return nil, refuse("a Go program for AArch64 with C code in it (cgo), whose threads have another's thread pointer: those " +
+			"without are traced")
+	}
 	im.findInterior()
 	return im, nil
+}
+
+// hasC reports whether there is C code in the program.
+func (im *Image) hasC() bool {
+	return slices.ContainsFunc(im.Funcs, func(f Func) bool { return Package(f.Name) == "runtime/cgo" })
 }
 
 // ReadNames is Read for the functions' names only: those of images that are not traced, and of those that have been
@@ -126,7 +138,7 @@ func read(f *elfio.File) (*Image, *debug.BuildInfo, error) {
 	if err != nil {
 		return nil, nil, refuse("a Go program without build information (%v), so its version is not known", err)
 	}
-	im := &Image{f: f, Main: info.Main.Path, relocatable: f.Header.Type == elf.ET_DYN}
+	im := &Image{f: f, machine: f.Header.Machine, Main: info.Main.Path, relocatable: f.Header.Type == elf.ET_DYN}
 	if im.Version, err = versionOf(f, info.GoVersion); err != nil {
 		return nil, nil, err
 	}

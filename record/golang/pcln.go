@@ -1,9 +1,12 @@
 package golang
 
 import (
+	"debug/elf"
 	"fmt"
 	"math"
 	"sort"
+
+	"github.com/fentry-dev/fentry/arch/arm64"
 )
 
 // A Func is a function of the table.
@@ -58,6 +61,9 @@ func (f *Func) DeferReturn() uint64 {
 
 // Assembly reports whether a function is written in Go's assembly: neither compiled, nor of an object that was linked with it.
 func (f *Func) Assembly() bool { return f != nil && f.isAsm() }
+
+// Compiled reports whether Go has made it, not C.
+func (f *Func) Compiled() bool { return f != nil && le.Uint32(f.rec[RecPCSP:]) != 0 }
 
 func (f *Func) isAsm() bool { return f.rec[recFlag]&flagAsm != 0 }
 
@@ -154,12 +160,20 @@ func (im *Image) Values(f *Func, off uint32) (Values, error) {
 		}
 		b = b[n:]
 		value += int32(d>>1) ^ -int32(d&1)
-		pc += uint64(step)
+		pc += uint64(step) * im.Quantum()
 		if pc > f.Next {
 			return nil, fmt.Errorf("%s: table at offset %#x goes on behind the function", f.Name, off)
 		}
 		out = append(out, valueRow{pc, value})
 	}
+}
+
+// Quantum is what addresses of instructions, and so the tables' differences of them, are multiples of.
+func (im *Image) Quantum() uint64 {
+	if im.machine == elf.EM_AARCH64 {
+		return arm64.InstLen
+	}
+	return 1
 }
 
 // uvarint32 decodes a varint and returns its length, 0: it is malformed.

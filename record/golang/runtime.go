@@ -1,9 +1,11 @@
 package golang
 
 import (
+	"debug/elf"
 	"strings"
 
 	"github.com/fentry-dev/fentry/arch/amd64"
+	"github.com/fentry-dev/fentry/arch/arm64"
 )
 
 // The runtime's own functions, on request.
@@ -25,7 +27,8 @@ const gogo = "runtime.gogo"
 func inHandler(name string) bool {
 	switch name {
 	case "runtime.sigtrampgo", "runtime.sigfwdgo", "runtime.sigFetchG", "runtime.signalDuringFork", "runtime.sigprofNonGo",
-		"runtime.sigprofNonGoPC", "runtime.badsignal", "runtime.raisebadsignal", "runtime.callCgoSigaction":
+		"runtime.sigprofNonGoPC", "runtime.badsignal", "runtime.raisebadsignal", "runtime.callCgoSigaction",
+		"runtime.inVDSOPage":
 		return true
 	}
 	return strings.HasPrefix(name, "runtime.(*sigctxt).")
@@ -78,16 +81,36 @@ func (im *Image) findSwitches() {
 func (im *Image) eachCall(f *Func, fn func(to uint64)) {
 	code := im.text[f.Entry-im.TextStart : f.Next-im.TextStart]
 	for o := 0; o < len(code); {
-		in, err := amd64.Decode(code[o:])
-		if err != nil {
+		n, to := im.called(code[o:], f.Entry+uint64(o))
+		if n == 0 {
 			return
 		}
-		pc := f.Entry + uint64(o)
-		if in.Op == amd64.Call || in.Op == amd64.Jmp {
-			if to := in.Target(pc); to < f.Entry || to >= f.Next {
-				fn(to)
-			}
+		if to != 0 && (to < f.Entry || to >= f.Next) {
+			fn(to)
 		}
-		o += in.Len
+		o += n
 	}
+}
+
+// called returns how long the instruction at the beginning of code is, 0: it is none, and where it calls or jumps to, 0:
+// it does not.
+func (im *Image) called(code []byte, pc uint64) (n int, to uint64) {
+	if im.machine == elf.EM_AARCH64 {
+		in, err := arm64.Decode(code)
+		if err != nil {
+			return 0, 0
+		}
+		if in.Op == arm64.Call || in.Op == arm64.Jmp {
+			to = in.Target(pc)
+		}
+		return in.Len, to
+	}
+	in, err := amd64.Decode(code)
+	if err != nil {
+		return 0, 0
+	}
+	if in.Op == amd64.Call || in.Op == amd64.Jmp {
+		to = in.Target(pc)
+	}
+	return in.Len, to
 }

@@ -1,6 +1,9 @@
 package golang
 
-import "strings"
+import (
+	"debug/elf"
+	"strings"
+)
 
 // Reason says why a function is not traced.
 type Reason string
@@ -64,6 +67,9 @@ func (im *Image) Site(f *Func, o Options) (Moves, Reason) {
 	if r != "" {
 		return Moves{}, r
 	}
+	if im.machine == elf.EM_AARCH64 {
+		return im.arm64Site(f)
+	}
 	b, r := im.body(f)
 	if r != "" {
 		return Moves{}, r
@@ -79,7 +85,7 @@ func (f *Func) reason(o Options) Reason {
 	switch {
 	case f.isAsm():
 		return Assembly
-	case le.Uint32(f.rec[RecPCSP:]) == 0:
+	case !f.Compiled():
 		return External
 	case isMeasured(f.Name):
 		return Measured

@@ -25,7 +25,7 @@ func (im *Image) readTables(section int) error {
 		return err
 	}
 	const header = 72
-	if len(b) < header || le.Uint32(b) != pclnMagic || b[6] != 1 && b[6] != 4 || b[7] != 8 {
+	if len(b) < header || le.Uint32(b) != pclnMagic || uint64(b[6]) != im.Quantum() || b[7] != 8 {
 		return fmt.Errorf("section %d: no header of this kind", section)
 	}
 	im.Pclntab = im.f.Sections[section].Addr

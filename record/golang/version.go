@@ -25,6 +25,7 @@ type Version struct {
 	GoID   uint32 // of runtime.g
 	Parent uint32 // of it, the number of the goroutine's parent; two words behind it are the same in all versions
 	CurG   uint32 // of runtime.m: the goroutine that it runs
+	TLS    uint32 // of it, words for thread-local memory, which the runtime does not use on AArch64
 	Size   uint32 // of runtime.moduledata
 	Rodata uint32 // in it, followed by where the functions' data is
 	Bad    uint32 // in it
@@ -55,13 +56,13 @@ func Named(label string) (version string, isDescribed bool) {
 
 // versions are those that were tried, by their minor number.
 var versions = map[int]Version{
-	21: {GoID: 0x98, Parent: 0x110, CurG: 0xc0, Rodata: 0x138, Size: 0x250, Bad: 0x240, Next: 0x248, Header: true},
-	22: {GoID: 0x98, Parent: 0x110, CurG: 0xc0, Rodata: 0x138, Size: 0x250, Bad: 0x240, Next: 0x248, Header: true},
-	23: {GoID: 0xa0, Parent: 0x118, CurG: 0xc0, Rodata: 0x138, Size: 0x248, Bad: 0x211, Next: 0x240, Header: true},
-	24: {GoID: 0xa0, Parent: 0x118, CurG: 0xc0, Rodata: 0x138, Size: 0x248, Bad: 0x211, Next: 0x240, Header: true},
-	25: {GoID: 0x98, Parent: 0x110, CurG: 0xb8, Rodata: 0x138, Size: 0x248, Bad: 0x211, Next: 0x240, Header: true},
-	26: {GoID: 0x98, Parent: 0x118, CurG: 0xb8, Rodata: 0x138, Size: 0x250, Bad: 0x219, Next: 0x248},
-	27: {GoID: 0x98, Parent: 0x118, CurG: 0xb8, Rodata: 0x150, Size: 0x238, Bad: 0x201, Next: 0x230},
+	21: {GoID: 0x98, Parent: 0x110, CurG: 0xc0, TLS: 0x88, Rodata: 0x138, Size: 0x250, Bad: 0x240, Next: 0x248, Header: true},
+	22: {GoID: 0x98, Parent: 0x110, CurG: 0xc0, TLS: 0x88, Rodata: 0x138, Size: 0x250, Bad: 0x240, Next: 0x248, Header: true},
+	23: {GoID: 0xa0, Parent: 0x118, CurG: 0xc0, TLS: 0x88, Rodata: 0x138, Size: 0x248, Bad: 0x211, Next: 0x240, Header: true},
+	24: {GoID: 0xa0, Parent: 0x118, CurG: 0xc0, TLS: 0x88, Rodata: 0x138, Size: 0x248, Bad: 0x211, Next: 0x240, Header: true},
+	25: {GoID: 0x98, Parent: 0x110, CurG: 0xb8, TLS: 0x80, Rodata: 0x138, Size: 0x248, Bad: 0x211, Next: 0x240, Header: true},
+	26: {GoID: 0x98, Parent: 0x118, CurG: 0xb8, TLS: 0x80, Rodata: 0x138, Size: 0x250, Bad: 0x219, Next: 0x248},
+	27: {GoID: 0x98, Parent: 0x118, CurG: 0xb8, TLS: 0x80, Rodata: 0x150, Size: 0x238, Bad: 0x201, Next: 0x230},
 }
 
 // Offsets in moduledata that are the same in all versions.
@@ -116,7 +117,7 @@ var layouts = map[string]map[string]int64{
 	"runtime.gobuf": {"sp": 0},
 	"runtime.g": {"stack": 0, "m": 0x30, "sched": 0x38, "stackguard0": 0x10, "goid": anywhere, "parentGoid": anywhere,
 		"gopc": anywhere, "startpc": anywhere},
-	"runtime.m": {"g0": 0, "curg": anywhere},
+	"runtime.m": {"g0": 0, "curg": anywhere, "tls": anywhere},
 	"runtime._func": {"deferreturn": RecDeferReturn, "pcsp": RecPCSP, "pcfile": RecPCFile, "pcln": RecPCLine,
 		"npcdata": RecNPCData, "flag": recFlag, "nfuncdata": RecNFuncData},
 	"runtime.moduledata": {"pcHeader": 0, "funcnametab": mdFuncNames, "cutab": mdCUTab, "filetab": mdFileTab,
@@ -163,16 +164,17 @@ func versionIn(found map[string]layout) (v Version, err error) {
 			}
 		}
 	}
-	g, md, header := found["runtime.g"].fields, found["runtime.moduledata"], found["runtime.pcHeader"]
+	g, m := found["runtime.g"].fields, found["runtime.m"].fields
+	md, header := found["runtime.moduledata"], found["runtime.pcHeader"]
 	const most = 1 << 12 // of a structure, in bytes
 	if md.fields["gofunc"] != md.fields["rodata"]+8 || g["gopc"] != g["parentGoid"]+8 || g["startpc"] != g["parentGoid"]+24 ||
 		min(md.fields["rodata"], md.fields["bad"], md.fields["next"]) < mdEText+8 || header.size != 0x48 ||
-		max(md.size, g["goid"], g["parentGoid"], found["runtime.m"].fields["curg"]) > most {
+		max(md.size, g["goid"], g["parentGoid"], m["curg"], m["tls"]) > most {
 		return v, errors.New("its structures have another form")
 	}
 	_, checked := header.fields["textStart"]
 	return Version{
-		GoID: uint32(g["goid"]), Parent: uint32(g["parentGoid"]), CurG: uint32(found["runtime.m"].fields["curg"]),
+		GoID: uint32(g["goid"]), Parent: uint32(g["parentGoid"]), CurG: uint32(m["curg"]), TLS: uint32(m["tls"]),
 		Size: uint32(md.size), Rodata: uint32(md.fields["rodata"]), Bad: uint32(md.fields["bad"]), Next: uint32(md.fields["next"]),
 		Header: checked,
 	}, nil

@@ -148,7 +148,7 @@ hidden int share_base(void)
 hidden int publish(struct control *c)
 {
 	if (has_base() || !load(&fentry_blocks)) {
-		if (!failed(set_control_base(c, wipe_is_emulated()))) {
+		if (!failed(set_control_base(c, wipe_is_emulated() && !fentry_image.goroutine))) {
 			store(&based, 1);
 			if (!load(&fentry_blocks))
 				return 1;

@@ -179,6 +179,7 @@
 #define IMAGE_O_ORIGINAL           1296         /* i64, bytes */
 #define IMAGE_O_OFF                1304         /* i64, bytes */
 #define IMAGE_O_THUNK_SIZE         1312         /* u32, bytes */
+#define IMAGE_O_THREAD             1316         /* u32, bytes */
 
 /* sizes of arrays in image_info, bytes */
 #define IMAGE_N_BUILD_ID           103
@@ -408,7 +409,7 @@ struct image_info {
 	i64 original; /* bytes: Go's programs that are patched: distance to a GoOriginal; 0: there is none */
 	i64 off; /* bytes: distance to a bitmap, by local id, of functions that are off at first; 0: none */
 	u32 thunk_size; /* bytes: of a thunk, a power of 2 */
-	u8 pad1316[4];
+	u32 thread; /* bytes: Go's programs for arm64: where in runtime.m a word is that nobody else uses, which becomes the thread's control base; 0: the thread pointer is another's */
 };
 _Static_assert(offsetof(struct image_info, magic) == IMAGE_O_MAGIC, "image_info.magic");
 _Static_assert(offsetof(struct image_info, version) == IMAGE_O_VERSION, "image_info.version");
@@ -448,6 +449,7 @@ _Static_assert(offsetof(struct image_info, deep) == IMAGE_O_DEEP, "image_info.de
 _Static_assert(offsetof(struct image_info, original) == IMAGE_O_ORIGINAL, "image_info.original");
 _Static_assert(offsetof(struct image_info, off) == IMAGE_O_OFF, "image_info.off");
 _Static_assert(offsetof(struct image_info, thunk_size) == IMAGE_O_THUNK_SIZE, "image_info.thunk_size");
+_Static_assert(offsetof(struct image_info, thread) == IMAGE_O_THREAD, "image_info.thread");
 _Static_assert(sizeof(struct image_info) == IMAGE_SIZE, "image_info");
 
 /* a module of a Go program that is relocated; WORDS offsets follow, u32 each */

@@ -15,6 +15,7 @@
    nothing to have been patched. Its pages become the process's own, which is memory. */
 #include "gomodule.h"
 #include "image.h"
+#include "machine.h"
 #include "process.h"
 #include "sys.h"
 
@@ -65,5 +66,6 @@ hidden void restore_code(void)
 		p += n;
 		at += n;
 	}
+	code_written(page, page + size);
 	sys(SYS_mprotect, page, size, PROT_READ_ | PROT_EXEC_, 0, 0, 0);
 }

@@ -56,6 +56,13 @@
 /* struct image */
 #define I_SWITCHES         64
 
+/* Go's programs: in runtime.g, runtime.m and runtime.gobuf, as they have been since Go 1.17 */
+#define GO_STACK_LO        0
+#define GO_STACK_HI        8
+#define GO_M               0x30
+#define GO_SCHED_SP        0x38
+#define GO_M_G0            0
+
 /* fentry_blocks: table of blocks by thread pointer, for programs that use gs themselves */
 #define BLOCKS_SHIFT       12
 #define BLOCKS_FOLD        11 /* arm64: bits from here above BLOCKS_SHIFT count, too */

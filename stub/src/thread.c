@@ -17,6 +17,12 @@
 #include "thread.h"
 #include "wipe.h"
 
+/* own_libtid is the C library's copy of the thread's id, 0: it is not asked. Go's programs have no such library. */
+static u32 *own_libtid(u32 tid)
+{
+	return OWN_BASE && wipe_is_emulated() && !fentry_image.goroutine ? libc_tid(tid) : 0;
+}
+
 /* begin_task makes a block that is this thread's by its tid, 0: none, work for it. Without an owner,
    fast paths do not find it. */
 static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner)
@@ -31,7 +37,7 @@ static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner
 	c->self = c;
 	c->stacks = c->few;
 	c->nstacks = lengthof(c->few);
-	c->libtid = OWN_BASE && wipe_is_emulated() ? libc_tid(tid) : 0;
+	c->libtid = own_libtid(tid);
 	c->key = counter();
 	c->id_base = images_base();
 	c->stack = stack_number();
@@ -142,7 +148,7 @@ static struct control *find_thread(void)
 	}
 	if (!shared && c && c->tid == tid && c->pid == pid) {
 		c->owner = owner; /* the thread has set its thread pointer */
-		c->libtid = OWN_BASE && wipe_is_emulated() ? libc_tid(tid) : 0;
+		c->libtid = own_libtid(tid);
 		find_twin((u64)c)->owner = owner;
 		return publish(c) ? c : none();
 	}

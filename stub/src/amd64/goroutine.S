@@ -9,11 +9,6 @@
    there, and so are the flags. All else is kept. */
 #include "macros.h"
 
-/* runtime.g, runtime.m and runtime.gobuf, as they have been since Go 1.17 */
-#define G_M		0x30
-#define M_G0		0
-#define G_SCHED_SP	0x38
-
 	.text
 HIDDEN(fentry_go_slow)
 fentry_go_slow:
@@ -22,9 +17,9 @@ fentry_go_slow:
 	.cfi_register %rip, %r15
 	test	%r13, %r13
 	jz	1f
-	mov	G_M(%r14), %r13
-	mov	M_G0(%r13), %r13
-	mov	G_SCHED_SP(%r13), %r13
+	mov	GO_M(%r14), %r13
+	mov	GO_M_G0(%r13), %r13
+	mov	GO_SCHED_SP(%r13), %r13
 	jmp	2f
 1:	mov	%rsp, %r13
 2:	lea	-16(%r13), %r13
@@ -69,10 +64,6 @@ fentry_go_slow:
    On a goroutine's stack there is no room, so this goes on at the stack of the thread's g0 from there; not everything that
    a goroutine runs is on its own stack (vDSO calls are made on g0's), so the stack pointer says which it is. */
 
-/* runtime.g: its stack, and runtime.m's */
-#define G_STACK_LO	0
-#define G_STACK_HI	8
-
 /* from the way back to where a thunk makes a call that is not recorded, arch/amd64 */
 #define UNRECORDED	14
 
@@ -92,13 +83,13 @@ HIDDEN(\name)
 	mov	fentry_image + IMAGE_O_GOROUTINE(%rip), %r11d
 	cmpq	$0, (%r14, %r11)
 	je	1f
-	cmp	G_STACK_LO(%r14), %rsp
+	cmp	GO_STACK_LO(%r14), %rsp
 	jb	1f
-	cmp	G_STACK_HI(%r14), %rsp
+	cmp	GO_STACK_HI(%r14), %rsp
 	jae	1f
-	mov	G_M(%r14), %r11
-	mov	M_G0(%r11), %r11
-	mov	G_SCHED_SP(%r11), %r11
+	mov	GO_M(%r14), %r11
+	mov	GO_M_G0(%r11), %r11
+	mov	GO_SCHED_SP(%r11), %r11
 	jmp	2f
 1:	mov	%rsp, %r11
 2:	and	$-16, %r11

@@ -120,6 +120,9 @@ static inline u32 *libc_tid(u32 tid)
 	return at && *p == tid ? p : 0;
 }
 
+/* code_written: what has been written is executed. */
+static inline void code_written(u64 a, u64 b) { (void)a, (void)b; }
+
 static inline void relax(void) { __asm__ volatile("pause"); }
 
 /* A static program has no thread pointer until its libc sets one, and the fast
@@ -195,6 +198,24 @@ static inline u64 call_result(const struct callregs *r, u32 n) { return n ? r->s
 
 /* call_stack is where the arguments begin that are on the stack, behind the return address. */
 static inline u64 call_stack(u64 slot) { return slot + 8; }
+
+/* Registers at an event of a Go function, as goroutine.S has saved them. go_argument is the nth that arguments are in, and the
+   first one that of a result: the first and the third are asked for. */
+struct goregs { u64 unused, r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax, rsp; };
+static inline u64 go_argument(const struct goregs *r, u32 n) { return n ? r->rcx : r->rax; }
+static inline u64 go_sp(const struct goregs *r) { return r->rsp; }
+
+/* own_thread gives the running thread of a Go program, whose goroutine is at g, a thread pointer that no other thread has: the
+   word at fs:0, which is a part of runtime.m, gets a number. */
+static inline void own_thread(u64 g, u32 at)
+{
+	static u64 threads;
+	(void)g, (void)at;
+	if (!thread_pointer()) {
+		u64 n = (add(&threads, 1) + 1) << BLOCKS_SHIFT;
+		__asm__ volatile("mov %0, %%fs:0" : : "r"(n) : "memory");
+	}
+}
 
 /* call_x87 reads the top of the x87's stack, which has a result of type long double, to two words. */
 static inline void call_x87(u64 *w)

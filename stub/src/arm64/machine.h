@@ -118,6 +118,12 @@ static inline u64 call_stack(u64 slot) { return slot + 16; }
 
 static inline void call_x87(u64 *w) { w[0] = w[1] = 0; }
 
+/* Registers at an event of a Go function, as goroutine.S has saved them. go_argument is the nth that arguments are in, and the
+   first one that of a result. */
+struct goregs { u64 x[16], x30, sp; };
+static inline u64 go_argument(const struct goregs *r, u32 n) { return r->x[n]; }
+static inline u64 go_sp(const struct goregs *r) { return r->sp; }
+
 /* Where in a signal's context the program counter and the blocked signals are (asm/ucontext.h, asm/sigcontext.h). */
 enum { CONTEXT_PC = 440, CONTEXT_MASK = 40, CONTEXT_FAULT = 176, BUS_ERROR = 7, SEGMENTATION_FAULT = 11 };
 
@@ -222,6 +228,16 @@ static inline i64 set_control_base(void *p, int checked)
 	return 0;
 }
 
+/* own_thread gives the running thread of a Go program, whose goroutine is at g, a thread pointer that no other thread has. Such
+   a program uses none, and new threads inherit it, so it is what makes the control base a word of runtime.m, where its
+   events find it, too. at is where that is; 0: the C library has set a thread pointer. */
+static inline void own_thread(u64 g, u32 at)
+{
+	u64 tp = *(u64 *)(g + GO_M) + at - own_word();
+	if (at && thread_pointer() != tp)
+		__asm__ volatile("msr tpidr_el0, %0" :: "r"(tp) : "memory");
+}
+
 extern __attribute__((visibility("hidden"))) u64 fentry_first_thread[8];
 
 /* early_thread gives a thread without a thread pointer one, such that its control
@@ -245,6 +261,22 @@ static inline u32 *libc_tid(u32 tid)
 		if (*(u32 *)(tp - d) == tid && *(u64 *)(tp - d - 16) > 65536)
 			return (u32 *)(tp - d);
 	return 0;
+}
+
+/* code_written makes the processor execute what has been written from a to b: its caches of instructions and of data are
+   two. Lines are at least as long as the register says (CTR_EL0, the logarithm of the number of words). A system call has
+   to follow: what the processor has read ahead is thrown away where that returns. */
+static inline void code_written(u64 a, u64 b)
+{
+	u64 ctr;
+	__asm__ volatile("mrs %0, ctr_el0" : "=r"(ctr));
+	u64 data = 4UL << (ctr >> 16 & 15), code = 4UL << (ctr & 15);
+	for (u64 p = a & -data; p < b; p += data)
+		__asm__ volatile("dc cvau, %0" :: "r"(p) : "memory");
+	__asm__ volatile("dsb ish" ::: "memory");
+	for (u64 p = a & -code; p < b; p += code)
+		__asm__ volatile("ic ivau, %0" :: "r"(p) : "memory");
+	__asm__ volatile("dsb ish" ::: "memory");
 }
 
 static inline void relax(void) { __asm__ volatile("yield"); }

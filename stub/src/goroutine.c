@@ -7,10 +7,10 @@
    has just made sure of its goroutine. So each such event is put between two records, to the thread's own stack and
    back, and leaves nothing behind that anybody could notice.
 
-   Static programs of Go's have no thread pointer in the sense of the ABI: the word at fs:0 is a part of a thread's
-   structure (runtime.m) that the program does not use on Linux, and is 0 at first. It gets a number that no other thread
-   has, by which blocks know their owner. */
+   Static programs of Go's have no thread pointer in the sense of the ABI. What takes its place is a word of the thread's
+   structure (runtime.m) that the program does not use on Linux, and that is 0 at first: own_thread in machine.h. */
 #include "chunk.h"
+#include "configuration.h"
 #include "image.h"
 #include "machine.h"
 #include "quick.h"
@@ -19,13 +19,10 @@
 #include "sys.h"
 #include "syscall.h"
 
-/* The registers that fentry_go_slow has saved. */
-struct saved { u64 unused, r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax, rsp; };
+hidden void fentry_slow_go(u32 id, u64 g, const struct goregs *r);
 
-hidden void fentry_slow_go(u32 id, u64 g, const struct saved *r);
-
-/* runtime.g, behind the number of the goroutine's parent, and in it */
-enum { MADE_AT = 8, START = 24, STACK_HI = 8, M = 0x30 };
+/* runtime.g, behind the number of the goroutine's parent */
+enum { MADE_AT = 8, START = 24 };
 
 enum { END = 1u << 31 };
 
@@ -37,7 +34,7 @@ enum { END = 1u << 31 };
    if a panic has ended some of them without. */
 struct parts { u32 before, behind, type, n; u64 goroutine, words[4]; };
 
-static void look(struct parts *p, u32 id, u64 g, const struct saved *r)
+static void look(struct parts *p, u32 id, u64 g, const struct goregs *r)
 {
 	const struct image_info *m = &fentry_image;
 	u32 number = m->goroutine;
@@ -47,7 +44,7 @@ static void look(struct parts *p, u32 id, u64 g, const struct saved *r)
 	if (id & m->deep) {
 		p->type = FT_REC_DEPTH;
 		p->n = 1;
-		p->words[0] = *(u64 *)(g + STACK_HI) - r->rsp;
+		p->words[0] = *(u64 *)(g + GO_STACK_HI) - go_sp(r);
 		if (id & END) {
 			p->before = 0;
 			p->behind = 1;
@@ -56,24 +53,24 @@ static void look(struct parts *p, u32 id, u64 g, const struct saved *r)
 	} else if (id == m->park) {
 		p->type = FT_REC_ARGS;
 		p->n = 1;
-		p->words[0] = (u8)r->rcx;
+		p->words[0] = (u8)go_argument(r, 2);
 	} else if (id == m->ready) {
-		u64 runs = *(u64 *)(*(u64 *)(g + M) + m->curg);
+		u64 runs = *(u64 *)(*(u64 *)(g + GO_M) + m->curg);
 		p->goroutine = runs ? *(u64 *)(runs + number) : 0;
 		p->type = FT_REC_ARGS;
 		p->n = p->behind = 1;
-		p->words[0] = *(u64 *)(r->rax + number);
+		p->words[0] = *(u64 *)(go_argument(r, 0) + number);
 	} else if (id == m->ended) {
 		p->type = FT_REC_DEPTH;
 		p->n = 1;
 		p->before = 0;
 		p->words[0] = FT_DEPTH_END;
 	} else if (id == (m->created | END)) {
-		const u64 *parent = (const u64 *)(r->rax + m->parent);
+		const u64 *parent = (const u64 *)(go_argument(r, 0) + m->parent);
 		p->type = FT_REC_GOROUTINE;
 		p->n = 4;
 		p->before = 0;
-		p->words[0] = *(u64 *)(r->rax + number);
+		p->words[0] = *(u64 *)(go_argument(r, 0) + number);
 		p->words[1] = *parent;
 		p->words[2] = parent[START / 8];
 		p->words[3] = parent[MADE_AT / 8];
@@ -88,15 +85,6 @@ static u32 first(u32 id) { return fentry_own.base + (id & ~fentry_image.deep); }
 static u32 last(u32 id, const struct parts *p) { return first(id) | (p->before ? END : 0); }
 
 static u32 words_of(const struct parts *p) { return p->before + p->behind + (p->n ? 1 + p->n : 0); }
-
-/* own_thread makes the running thread tell itself apart from others. */
-static void own_thread(void)
-{
-	static u64 threads;
-	u64 n = (add(&threads, 1) + 1) << BLOCKS_SHIFT;
-	if (!thread_pointer())
-		__asm__ volatile("mov %0, %%fs:0" : : "r"(n) : "memory");
-}
 
 static void go_to(struct control *c, u64 stack)
 {
@@ -203,14 +191,14 @@ static int quick(u32 id, const struct parts *p)
 }
 
 /* fentry_slow_go records the event with an id of the image, of the goroutine whose structure is at g. */
-hidden void fentry_slow_go(u32 id, u64 g, const struct saved *r)
+hidden void fentry_slow_go(u32 id, u64 g, const struct goregs *r)
 {
 	struct parts p;
+	own_thread(g, fentry_image.thread);
 	look(&p, id, g, r);
 	if (quick(id, &p))
 		return;
 	struct sigset old = block();
-	own_thread();
 	struct control *c = traced_thread();
 	if (c)
 		event(c, id, &p);
@@ -248,10 +236,10 @@ hidden void fentry_slow_go_syscall(const struct sysregs *r, int exit, u64 g);
 hidden void fentry_slow_go_syscall(const struct sysregs *r, int exit, u64 g)
 {
 	u64 goroutine = g ? *(u64 *)(g + fentry_image.goroutine) : 0, sp = *(const u64 *)(r + 1);
+	own_thread(g, fentry_image.thread);
 	if (quick_syscall(r, exit, goroutine))
 		return;
 	struct sigset old = block();
-	own_thread();
 	struct control *c = traced_thread(), *acts = c ? acting_block(c) : 0;
 	if (acts) {
 		int aside = acts == c && comes_from(c, goroutine);

@@ -1,0 +1,65 @@
+package patch
+
+import (
+	"fmt"
+
+	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/arch/arm64"
+)
+
+func (arm64Machine) goShape() *arch.GoShape { return &arm64.GoShape }
+
+func (arm64Machine) appendGoEvent(dst []byte, at uint64, e *arch.GoEvent) ([]byte, error) {
+	return arm64.AppendGoEvent(dst, at, e)
+}
+
+func (arm64Machine) appendGoRare(dst []byte, event uint64, e *arch.GoEvent) ([]byte, error) {
+	return arm64.AppendGoRare(dst, event, e)
+}
+
+// goInst: literals for vector registers, which other code loads by way of the stack, are never what moves (package golang).
+func (arm64Machine) goInst(code []byte) (n, moved int, err error) {
+	in, err := arm64.Decode(code)
+	if err != nil {
+		return 0, 0, err
+	}
+	return arm64.InstLen, arm64.RelocatedLen(in), nil
+}
+
+func (arm64Machine) appendGoInst(dst, code []byte, at, to uint64, copied func(uint64) (uint64, bool)) ([]byte, error) {
+	in, err := arm64.Decode(code)
+	if err != nil {
+		return dst, err
+	}
+	target := in.Target(at)
+	if now, ok := copied(target); ok && in.PCRel == arm64.PCRelBranch {
+		target = now
+	}
+	return arm64.Retarget(dst, in, code, to, target)
+}
+
+func (arm64Machine) goContinues(code []byte) bool {
+	in, err := arm64.Decode(code[len(code)-arm64.InstLen:])
+	return err == nil && !in.Op.EndsBlock()
+}
+
+func (arm64Machine) appendGoJump(dst []byte, from, to uint64) ([]byte, error) {
+	return arm64.AppendJump(dst, from, to)
+}
+
+func (arm64Machine) goJumpLen() int { return arm64.JumpLen }
+
+func (arm64Machine) goFill() []byte { return []byte{0, 0, 0, 0} } // udf
+
+func (arm64Machine) goWindows(c *goCode, _ []byte) ([]goWindow, error) {
+	var out []goWindow
+	for i := range c.moves.Runs {
+		r := &c.moves.Runs[i]
+		b, err := arm64.AppendJump(nil, r.Addr, c.at+uint64(c.runs[i]))
+		if err != nil {
+			return nil, fmt.Errorf("%s: site %#x: %w", c.f.Name, r.Addr, err)
+		}
+		out = append(out, goWindow{addr: r.Addr, new: b})
+	}
+	return out, nil
+}
