@@ -17,12 +17,12 @@ func (amd64Machine) appendGoRare(dst []byte, event uint64, e *arch.GoEvent) ([]b
 	return amd64.AppendGoRare(dst, event, e)
 }
 
-func (amd64Machine) goInst(code []byte) (n, moved int, err error) {
+func (amd64Machine) goInst(code []byte, _ uint64) (goInst, error) {
 	in, err := amd64.Decode(code)
 	if err != nil {
-		return 0, 0, err
+		return goInst{}, err
 	}
-	return in.Len, amd64.RelocatedLen(in), nil
+	return goInst{n: in.Len, moved: amd64.RelocatedLen(in)}, nil
 }
 
 func (amd64Machine) appendGoInst(dst, code []byte, at, to uint64, copied func(uint64) (uint64, bool)) ([]byte, error) {
@@ -44,6 +44,11 @@ func (amd64Machine) appendGoJump(dst []byte, from, to uint64) ([]byte, error) {
 }
 
 func (amd64Machine) goJumpLen() int { return amd64.JumpLen }
+
+// goReaches: what cannot be reached is an error.
+func (amd64Machine) goReaches(_, _ uint64) bool { return true }
+
+func (amd64Machine) placeStart(*layout) {}
 
 func (amd64Machine) goFill() []byte { return []byte{0xcc} }
 

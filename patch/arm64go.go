@@ -18,12 +18,16 @@ func (arm64Machine) appendGoRare(dst []byte, event uint64, e *arch.GoEvent) ([]b
 }
 
 // goInst: literals for vector registers, which other code loads by way of the stack, are never what moves (package golang).
-func (arm64Machine) goInst(code []byte) (n, moved int, err error) {
+func (arm64Machine) goInst(code []byte, at uint64) (goInst, error) {
 	in, err := arm64.Decode(code)
 	if err != nil {
-		return 0, 0, err
+		return goInst{}, err
 	}
-	return arm64.InstLen, arm64.RelocatedLen(in), nil
+	out := goInst{n: arm64.InstLen, moved: arm64.RelocatedLen(in)}
+	if in.PCRel == arm64.PCRelBranch {
+		out.jump = in.Target(at)
+	}
+	return out, nil
 }
 
 func (arm64Machine) appendGoInst(dst, code []byte, at, to uint64, copied func(uint64) (uint64, bool)) ([]byte, error) {
@@ -48,6 +52,10 @@ func (arm64Machine) appendGoJump(dst []byte, from, to uint64) ([]byte, error) {
 }
 
 func (arm64Machine) goJumpLen() int { return arm64.JumpLen }
+
+func (arm64Machine) goReaches(from, to uint64) bool {
+	return arm64.Reaches(from, to) && arm64.Reaches(to, from)
+}
 
 func (arm64Machine) goFill() []byte { return []byte{0, 0, 0, 0} } // udf
 

@@ -42,10 +42,7 @@ func (m arm64Machine) place(l *layout) error {
 	for i := range detours {
 		m.addVeneers(l, &detours[i])
 	}
-	if at := l.end(); !arm64.Reaches(at+maxRuntime, l.orig) {
-		orig := l.orig
-		l.orig = l.add(veneer(at, orig, nobody))
-	}
+	m.placeStart(l)
 	for _, d := range detours {
 		if d.island != 0 {
 			at, landing := d.island, d.landing
@@ -55,6 +52,13 @@ func (m arm64Machine) place(l *layout) error {
 		}
 	}
 	return nil
+}
+
+// placeStart adds a veneer by which the runtime reaches the program's own entry point, if that is far away.
+func (arm64Machine) placeStart(l *layout) {
+	if at, orig := l.end(), l.orig; !arm64.Reaches(at+maxRuntime, orig) {
+		l.orig = l.add(veneer(at, orig, nobody))
+	}
 }
 
 // veneer is a veneer at address at, which goes to to.

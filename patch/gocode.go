@@ -11,9 +11,16 @@ import (
 // What a Go function has elsewhere, in this order: its runs of moved instructions, each with its events and the jump back;
 // the rare parts of its events; and what only the runtime goes to. All is contiguous.
 
+// A goInst is an instruction that moves.
+type goInst struct {
+	n, moved int    // how long it is, and when it has moved
+	jump     uint64 // where it jumps to; 0: it does not
+}
+
 // goCode is that of one function. Offsets are from its beginning.
 type goCode struct {
 	m      goMachine
+	fn     int // its place in Plan.Functions
 	f      *golang.Func
 	moves  *golang.Moves
 	id     uint32
@@ -21,9 +28,10 @@ type goCode struct {
 	runs   []int          // where the runs are
 	copies map[uint64]int // where an instruction is now, behind the entry's event
 	events []goEvent
-	after  int    // where a recovered function returns to; 0: it defers nothing
-	size   int    // without what the module adds
-	parts  []part // by offset
+	jumps  []uint64 // where moved instructions jump to
+	after  int      // where a recovered function returns to; 0: it defers nothing
+	size   int      // without what the module adds
+	parts  []part   // by offset
 	phantoms
 }
 
@@ -56,8 +64,8 @@ type goMachine interface {
 	appendGoEvent(dst []byte, at uint64, e *arch.GoEvent) ([]byte, error)
 	// appendGoRare appends the rare part of the event whose code is at address event.
 	appendGoRare(dst []byte, event uint64, e *arch.GoEvent) ([]byte, error)
-	// goInst decodes the instruction at the beginning of code: how long it is, and when it has moved.
-	goInst(code []byte) (n, moved int, err error)
+	// goInst decodes the instruction at the beginning of code, at an address.
+	goInst(code []byte, at uint64) (goInst, error)
 	// appendGoInst appends for address to the first instruction of code, which is at address at. copied says where an
 	// instruction has gone that has moved, too.
 	appendGoInst(dst, code []byte, at, to uint64, copied func(uint64) (uint64, bool)) ([]byte, error)
@@ -65,6 +73,10 @@ type goMachine interface {
 	goContinues(code []byte) bool
 	appendGoJump(dst []byte, from, to uint64) ([]byte, error)
 	goJumpLen() int
+	// goReaches reports whether a jump gets from an address to another one, and back.
+	goReaches(from, to uint64) bool
+	// placeStart adds what the runtime needs to reach the program's own entry point.
+	placeStart(l *layout)
 	// goWindows are what is rewritten of a function where it was.
 	goWindows(c *goCode, code []byte) ([]goWindow, error)
 	// goFill is what fills one of the places in the code where nothing is executed.
@@ -106,8 +118,8 @@ func layGo(m goMachine, code []byte, f *golang.Func, moves *golang.Moves, id uin
 		src := code[r.Addr-f.Entry:][:r.Len]
 		for o := 0; o < r.Len; {
 			pc := r.Addr + uint64(o)
-			n, moved, err := m.goInst(src[o:])
-			if err != nil || o+n > r.Len {
+			in, err := m.goInst(src[o:], pc)
+			if err != nil || o+in.n > r.Len {
 				return nil, fmt.Errorf("instruction at %#x: %v", pc, err)
 			}
 			if len(events) > 0 && events[0].At == o && !events[0].Exit {
@@ -117,8 +129,11 @@ func layGo(m goMachine, code []byte, f *golang.Func, moves *golang.Moves, id uin
 			if len(events) > 0 && events[0].At == o {
 				event(true, pc)
 			}
-			put(moved, pc, asOriginal)
-			o += n
+			if in.jump != 0 {
+				c.jumps = append(c.jumps, in.jump)
+			}
+			put(in.moved, pc, asOriginal)
+			o += in.n
 		}
 		end := r.Addr + uint64(r.Len)
 		if len(events) > 0 {
@@ -158,12 +173,12 @@ func (c *goCode) appendGo(dst, code []byte, to *goRoutines) ([]byte, error) {
 		src := code[r.Addr-c.f.Entry:][:r.Len]
 		for o := 0; o < r.Len && err == nil; {
 			pc := r.Addr + uint64(o)
-			n, _, _ := c.m.goInst(src[o:]) // as it has been laid out
+			in, _ := c.m.goInst(src[o:], pc) // as it has been laid out
 			event(c.size)
 			if err == nil {
 				dst, err = c.m.appendGoInst(dst, src[o:], pc, here(), c.copied)
 			}
-			o += n
+			o += in.n
 		}
 		event(c.size)
 		if err == nil && c.m.goContinues(src) {

@@ -123,36 +123,25 @@ func (l *layout) placeGo(im *golang.Image) error {
 	if !ok {
 		return internalf("a Go program of a machine whose programs are not traced")
 	}
-	var codes []*goCode
-	size := 0
+	codes, size, err := l.layGo(m, im)
+	if err != nil {
+		return err
+	}
+	if l.leaveGo(m, codes, size) {
+		l.number() // without those that have been left alone
+		if codes, size, err = l.layGo(m, im); err != nil {
+			return err
+		}
+	}
 	l.goWindows = map[int][]goWindow{}
-	base := l.align(goAlign)
-	for i := range l.p.Functions {
-		fn := &l.p.Functions[i]
-		if fn.ID == 0 || fn.Moves == nil {
-			continue
-		}
-		f := im.Func(fn.Func)
-		if f == nil {
-			return internalf("%s at %#x: not in the table of functions", fn.Display(), fn.Func)
-		}
-		code, err := im.Code(f)
+	for _, c := range codes {
+		code, err := im.Code(c.f)
 		if err != nil {
 			return err
 		}
-		c, err := layGo(m, code, f, fn.Moves, fn.ID)
-		if err == nil {
-			err = c.addPhantoms(im)
-		}
-		if err != nil {
-			return fmt.Errorf("%s at %#x: %w", fn.Display(), fn.Func, err)
-		}
-		c.at = base + uint64(size)
-		size += c.size + c.phantoms.n()*len(m.goFill())
-		if l.goWindows[i], err = m.goWindows(c, code); err != nil {
+		if l.goWindows[c.fn], err = m.goWindows(c, code); err != nil {
 			return err
 		}
-		codes = append(codes, c)
 	}
 	calls, err := l.goSyscalls(im)
 	if err != nil || len(codes)+len(calls) == 0 {
@@ -160,7 +149,7 @@ func (l *layout) placeGo(im *golang.Image) error {
 	}
 	if l.goCodes = codes; len(codes) > 0 {
 		l.add(piece{
-			name: ".fentry.moved", code: true, size: uint64(size), align: goAlign, owner: nobody,
+			name: ".fentry.moved", code: true, size: size, align: goAlign, owner: nobody,
 			write: func(dst []byte) ([]byte, error) { return l.appendGo(dst, im) },
 		})
 		if l.p.Options.Target == File {
@@ -169,7 +158,55 @@ func (l *layout) placeGo(im *golang.Image) error {
 			}
 		}
 	}
-	return l.placeModule(im, append(calls, codes...))
+	if err := l.placeModule(im, append(calls, codes...)); err != nil {
+		return err
+	}
+	m.placeStart(l)
+	return nil
+}
+
+// layGo lays out the code of all traced functions, where it is to be.
+func (l *layout) layGo(m goMachine, im *golang.Image) (codes []*goCode, size uint64, err error) {
+	base := l.align(goAlign)
+	for i := range l.p.Functions {
+		fn := &l.p.Functions[i]
+		if fn.ID == 0 || fn.Moves == nil {
+			continue
+		}
+		f := im.Func(fn.Func)
+		if f == nil {
+			return nil, 0, internalf("%s at %#x: not in the table of functions", fn.Display(), fn.Func)
+		}
+		code, err := im.Code(f)
+		if err != nil {
+			return nil, 0, err
+		}
+		c, err := layGo(m, code, f, fn.Moves, fn.ID)
+		if err == nil {
+			err = c.addPhantoms(im)
+		}
+		if err != nil {
+			return nil, 0, fmt.Errorf("%s at %#x: %w", fn.Display(), fn.Func, err)
+		}
+		c.fn, c.at = i, base+size
+		size += uint64(c.phantom(c.phantoms.n()))
+		codes = append(codes, c)
+	}
+	return codes, size, nil
+}
+
+// leaveGo leaves functions alone that jumps cannot reach, wherever their code is in what is added, or what those jump to. It
+// reports whether there are any.
+func (l *layout) leaveGo(m goMachine, codes []*goCode, size uint64) (left bool) {
+	base := l.align(goAlign)
+	reaches := func(addr uint64) bool { return m.goReaches(addr, base) && m.goReaches(addr, base+size) }
+	for _, c := range codes {
+		if !reaches(c.f.Entry) || !reaches(c.f.Next) || slices.ContainsFunc(c.jumps, func(a uint64) bool { return !reaches(a) }) {
+			l.p.Functions[c.fn].leave(record.ReasonOutOfReach)
+			left = true
+		}
+	}
+	return left
 }
 
 // goSyscalls are the copies of system calls as the program's runtime is to see them.

@@ -314,6 +314,8 @@ func (p *Plan) nothingToTrace() error {
 	}
 	option := p.m.facts().option
 	switch why := p.foreign(); {
+	case far > 0 && p.golang != nil:
+		return fmt.Errorf("%w: %d functions are %s", ErrNoSites, far, record.ReasonOutOfReach)
 	case far > 0:
 		return fmt.Errorf("%w: %d functions are %s; compile with -fpatchable-function-entry=4",
 			ErrNoSites, far, record.ReasonOutOfReach)
