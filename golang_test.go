@@ -203,6 +203,23 @@ func goCommand(t *testing.T, prog string, args ...string) *exec.Cmd {
 	return exec.Command(command[0], command[1:]...)
 }
 
+// onGoMachines runs a test for each machine whose Go programs are traced: go build makes what is for that.
+func onGoMachines(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("Go programs are traced on x86-64")
+	}
+	for _, arch := range []string{"amd64", "arm64"} {
+		t.Run(arch, func(t *testing.T) {
+			if arch == "arm64" {
+				testtool.Need(t, "qemu-aarch64")
+			}
+			t.Setenv("GOARCH", arch)
+			test(t)
+		})
+	}
+}
+
 // TestGoMany records 100,000 goroutines that are there at the same time, each of which is a task of the trace.
 func TestGoMany(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
@@ -228,10 +245,10 @@ func TestGoMany(t *testing.T) {
 }
 
 // TestGoMeasured: a program that verifies its own cryptographic code runs traced, because that code is left alone.
-func TestGoMeasured(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("Go programs are traced on x86-64")
-	}
+func TestGoMeasured(t *testing.T) { onGoMachines(t, testGoMeasured) }
+
+func testGoMeasured(t *testing.T) {
+	t.Helper()
 	prog := buildGo(t, `package main
 
 import (
@@ -485,8 +502,14 @@ func TestGoVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, version := range goVersions {
-		for _, flags := range []string{"", "-ldflags=-s -w", "-buildmode=pie"} {
-			t.Run(version+flags, func(t *testing.T) {
+		for _, how := range [][2]string{
+			{"amd64", ""}, {"amd64", "-ldflags=-s -w"}, {"amd64", "-buildmode=pie"}, {"arm64", "-ldflags=-s -w"},
+		} {
+			arch, flags := how[0], how[1]
+			t.Run(version+flags+" "+arch, func(t *testing.T) {
+				if arch != runtime.GOARCH {
+					testtool.Need(t, "qemu-aarch64")
+				}
 				dir := t.TempDir()
 				for name, text := range map[string][]byte{"main.go": src, "go.mod": []byte("module gostress\n\ngo 1.21\n")} {
 					if err := os.WriteFile(filepath.Join(dir, name), text, 0o666); err != nil {
@@ -498,7 +521,8 @@ func TestGoVersions(t *testing.T) {
 					build.Args = append(build.Args, flags)
 				}
 				build.Dir = dir
-				build.Env = append(os.Environ(), "GOTOOLCHAIN="+version, "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+				build.Env = append(os.Environ(), "GOTOOLCHAIN="+version, "GOARCH="+arch, "CGO_ENABLED=0",
+					"GOFLAGS=-buildvcs=false")
 				if out, err := build.CombinedOutput(); err != nil {
 					t.Fatalf("%v\n%s", err, out)
 				}
@@ -565,6 +589,7 @@ func TestGoPatched(t *testing.T) {
 		{name: "stripped", prog: "gostress", flag: "-ldflags=-s -w", env: "CGO_ENABLED=0"},
 		{name: "stripped pie", prog: "gostress", flag: "-buildmode=pie -ldflags=-s", env: "CGO_ENABLED=0"},
 		{name: "cgo", prog: "gocgo", flag: "-ldflags=-s", env: "CGO_ENABLED=1", needs: []string{"gcc"}},
+		{name: "arm64", prog: "gostress", flag: "-ldflags=-s -w", env: "CGO_ENABLED=0 GOARCH=arm64", needs: []string{"qemu-aarch64"}},
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -587,12 +612,12 @@ func TestGoPatched(t *testing.T) {
 			if err := os.WriteFile(traced, image, 0o777); err != nil {
 				t.Fatal(err)
 			}
-			untraced, err := exec.Command(prog).Output()
+			untraced, err := goCommand(t, prog).Output()
 			if err != nil {
 				t.Fatal(err)
 			}
 			var out, counted bytes.Buffer
-			cmd := exec.Command(traced)
+			cmd := goCommand(t, traced)
 			cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &counted
 			if err := cmd.Run(); err != nil || out.String() != string(untraced) {
 				t.Fatalf("%v\n%s\n%s", err, out.String(), counted.String())
@@ -691,10 +716,10 @@ func buildGo(t *testing.T, text string) string {
 
 // TestGoGoroutines: the trace says of each goroutine which function it began with and who made it, of each time that one
 // waited why, and when there were collections; and nothing of it where patterns leave the runtime out.
-func TestGoGoroutines(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("Go programs are traced on x86-64")
-	}
+func TestGoGoroutines(t *testing.T) { onGoMachines(t, testGoGoroutines) }
+
+func testGoGoroutines(t *testing.T) {
+	t.Helper()
 	prog := buildGo(t, `package main
 
 import (
@@ -796,10 +821,10 @@ func main() {
 
 // TestGoUnwound: calls that a panic or runtime.Goexit has ended are unwound, when that was, and those that have recovered
 // return, also where calls of the same function are inside them. Who made a goroutine ready is known, too.
-func TestGoUnwound(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("Go programs are traced on x86-64")
-	}
+func TestGoUnwound(t *testing.T) { onGoMachines(t, testGoUnwound) }
+
+func testGoUnwound(t *testing.T) {
+	t.Helper()
 	prog := buildGo(t, `package main
 
 import (
@@ -915,10 +940,10 @@ func parkReasons(t *testing.T, tr *trace.Trace) map[string]int {
 
 // TestGoWaiting: the time that calls have waited is that of their goroutines being parked, and -N leaves that unknown. The
 // function that goroutines wait in is traced whatever else is.
-func TestGoWaiting(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("Go programs are traced on x86-64")
-	}
+func TestGoWaiting(t *testing.T) { onGoMachines(t, testGoWaiting) }
+
+func testGoWaiting(t *testing.T) {
+	t.Helper()
 	prog := buildGo(t, `package main
 
 import "time"
