@@ -48,6 +48,8 @@ func (amd64Machine) goJumpLen() int { return amd64.JumpLen }
 // goReaches: what cannot be reached is an error.
 func (amd64Machine) goReaches(_, _ uint64) bool { return true }
 
+func (amd64Machine) placeSlow(*layout) uint64 { return 0 }
+
 func (amd64Machine) placeStart(*layout) {}
 
 func (amd64Machine) goFill() []byte { return []byte{0xcc} }

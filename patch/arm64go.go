@@ -57,6 +57,22 @@ func (arm64Machine) goReaches(from, to uint64) bool {
 	return arm64.Reaches(from, to) && arm64.Reaches(to, from)
 }
 
+// placeSlow adds a veneer: the module's tables, which stand between the code and the runtime, can be larger than branches
+// reach. Its register is free in events.
+func (arm64Machine) placeSlow(l *layout) uint64 {
+	at := l.align(arm64.InstLen)
+	return l.add(piece{
+		name: ".fentry.veneers", code: true, size: arm64.VeneerLen, align: arm64.InstLen, owner: nobody,
+		write: func(dst []byte) ([]byte, error) {
+			to, err := l.symbol(goSlow)
+			if err != nil {
+				return dst, err
+			}
+			return arm64.AppendVeneer(dst, at, to)
+		},
+	})
+}
+
 func (arm64Machine) goFill() []byte { return []byte{0, 0, 0, 0} } // udf
 
 func (arm64Machine) goWindows(c *goCode, _ []byte) ([]goWindow, error) {

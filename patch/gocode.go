@@ -75,6 +75,9 @@ type goMachine interface {
 	goJumpLen() int
 	// goReaches reports whether a jump gets from an address to another one, and back.
 	goReaches(from, to uint64) bool
+	// placeSlow adds what leads to the runtime's routine for events from code that is far away from it, and returns its address;
+	// 0: there is no need.
+	placeSlow(l *layout) uint64
 	// placeStart adds what the runtime needs to reach the program's own entry point.
 	placeStart(l *layout)
 	// goWindows are what is rewritten of a function where it was.

@@ -152,6 +152,7 @@ func (l *layout) placeGo(im *golang.Image) error {
 			name: ".fentry.moved", code: true, size: size, align: goAlign, owner: nobody,
 			write: func(dst []byte) ([]byte, error) { return l.appendGo(dst, im) },
 		})
+		l.goSlow = m.placeSlow(l)
 		if l.p.Options.Target == File {
 			if err := l.addOriginal(); err != nil {
 				return err
@@ -300,12 +301,18 @@ func (l *layout) placeModule(im *golang.Image, codes []*goCode) error {
 // goAlign is the alignment of what is added to a Go program.
 const goAlign = 64
 
+// goSlow is the runtime's routine that events come to which are not recorded in place.
+const goSlow = "fentry_go_slow"
+
 // appendGo appends all functions' code.
 func (l *layout) appendGo(dst []byte, im *golang.Image) ([]byte, error) {
 	r := goRoutines{switches: l.switches, goID: im.Version.GoID, thread: im.Version.TLS}
 	var err error
-	if r.slow, err = l.symbol("fentry_go_slow"); err != nil {
+	if r.slow, err = l.symbol(goSlow); err != nil {
 		return nil, err
+	}
+	if l.goSlow != 0 {
+		r.slow = l.goSlow
 	}
 	if r.idBase, err = l.symbol("fentry_id_base"); err != nil {
 		return nil, err
