@@ -254,3 +254,60 @@ func TestKillRecorderAnywhere(t *testing.T) {
 		})
 	}
 }
+
+// So does a program that a recorded one executes in the moment in which its recorder is killed, wherever that is: it begins as
+// without, with what it was given.
+func TestKillRecorderExecutes(t *testing.T) {
+	testtool.Long(t)
+	program, killer, recorder := buildFile(t, "testdata/executing.c"), buildFile(t, "testdata/killer.c"), buildRecorder(t)
+	stride := 7
+	if testtool.Wide() {
+		stride = 1
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "script"), []byte("#!"+program+" child\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for n, steps := 1, 1<<30; n <= steps; n += stride {
+		p := exec.Command(program)
+		p.Dir = dir
+		c := startTold(t, p)
+		if got := c.line(); got != "ready" {
+			t.Fatal(got)
+		}
+		trace := filepath.Join(t.TempDir(), "fentry.data")
+		cmd := exec.Command(killer, fmt.Sprint("+", n), recorder, "record", "-q", "-o", trace, "--overhead", "no", "-p", fmt.Sprint(p.Process.Pid))
+		var out, message bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &message
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "recorder", func() int {
+			if _, err := session.Control(p.Process.Pid, "ping"); err != nil {
+				return 0
+			}
+			return 1
+		})
+		if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{"itself", "script"} {
+			fmt.Fprintln(c.in, line)
+			if got := c.line(); got != "ok" {
+				t.Fatalf("the recorder was killed at step %d: %s", n, got)
+			}
+		}
+		c.in.Close()
+		_ = p.Wait()
+		if p.ProcessState.ExitCode() != 7 {
+			t.Fatalf("the recorder was killed at step %d: %v", n, p.ProcessState)
+		}
+		_ = cmd.Wait()
+		if _, err := fmt.Sscan(out.String(), &steps); err != nil || steps < n && message.Len() > 0 {
+			t.Fatalf("the recorder: %v, %q, %s", err, &out, &message)
+		}
+		if steps == n { // killed
+			steps = 1 << 30
+		}
+	}
+}

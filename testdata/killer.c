@@ -1,5 +1,5 @@
 /* killer N PROGRAM ARGUMENT...: runs a program, and kills it where it is about to make the Nth call by which it
-   changes another process: ptrace, or a write to its memory. It says how many it has made. */
+   changes another process: ptrace, or a write to its memory. It says how many it has made. "+N" counts those after SIGUSR1. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -11,9 +11,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static volatile sig_atomic_t counts;
+
+static void count(int sig) { counts = sig; }
+
 int main(int argc, char **argv)
 {
 	long at = argc > 2 ? atol(argv[1]) : 0, steps = 0;
+	counts = argc > 2 && argv[1][0] != '+';
+	signal(SIGUSR1, count);
 	pid_t child = fork();
 	if (!child) {
 		ptrace(PTRACE_TRACEME, 0, 0, 0);
@@ -39,7 +45,7 @@ int main(int argc, char **argv)
 			struct user_regs_struct r;
 			sig = 0;
 			if (!ptrace(PTRACE_GETREGS, p, 0, &r) && (long)r.rax == -ENOSYS &&
-			    (r.orig_rax == SYS_ptrace || r.orig_rax == SYS_pwrite64) && ++steps == at) {
+			    (r.orig_rax == SYS_ptrace || r.orig_rax == SYS_pwrite64) && counts && ++steps == at) {
 				kill(child, SIGKILL);
 				continue;
 			}

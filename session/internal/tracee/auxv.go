@@ -16,6 +16,9 @@ func (t *Process) start() (*registers, map[uint64]auxEntry, error) {
 	if err != nil {
 		return nil, nil, &RefusedError{err}
 	}
+	if t.parked != nil {
+		*regs = *t.parked.regs
+	}
 	aux, err := t.auxv(regs.sp())
 	if err != nil {
 		return nil, nil, &RefusedError{err}

@@ -10,10 +10,10 @@ import (
 )
 
 // resume lets the process go on, as how does it with a signal to deliver, until
-// it stops with a SIGTRAP. All signals that can be are blocked, but a SIGSTOP
-// can come in between: it is put off until the program runs.
+// it stops with a SIGTRAP. All signals that can be are blocked, but a SIGSTOP, and the one that a parked process uses,
+// can come in between: they are put off until the program runs.
 func (t *Process) resume(how func(pid, signal int) error) error {
-	stopped := false
+	var late []syscall.Signal
 	for {
 		if err := how(t.pid, 0); err != nil {
 			return &RefusedError{fmt.Errorf("ptrace: %w", err)}
@@ -32,12 +32,12 @@ func (t *Process) resume(how func(pid, signal int) error) error {
 		case !ws.Stopped():
 			return &EndedError{ws}
 		case ws.StopSignal() == syscall.SIGTRAP, ws.StopSignal() == syscallTrap:
-			if stopped {
-				syscall.Kill(t.pid, syscall.SIGSTOP)
+			for _, s := range late {
+				syscall.Kill(t.pid, s)
 			}
 			return nil
-		case ws.StopSignal() == syscall.SIGSTOP:
-			stopped = true
+		case ws.StopSignal() == syscall.SIGSTOP, ws.StopSignal() == parkedSignal:
+			late = append(late, ws.StopSignal())
 		default:
 			return &RefusedError{fmt.Errorf("stopped by %v", ws.StopSignal())}
 		}
@@ -48,6 +48,9 @@ func (t *Process) resume(how func(pid, signal int) error) error {
 // stands, stepped over once, and everything is put back. The instruction cache
 // is the kernel's business when it writes on behalf of a tracer.
 func (t *Process) syscall(nr uint64, args ...uint64) (uint64, error) {
+	if t.parked != nil {
+		return t.parked.call(t, nr, args...)
+	}
 	orig, err := t.registers()
 	if err != nil {
 		return 0, err
@@ -85,11 +88,16 @@ func (t *Process) syscall(nr uint64, args ...uint64) (uint64, error) {
 	if after.pc() != at+uint64(len(syscallInsn)) {
 		return 0, fmt.Errorf("system call %d: stopped at %#x", nr, after.pc())
 	}
+	return after.value()
+}
+
+// value is what a system call has returned.
+func (r *registers) value() (uint64, error) {
 	const maxErrno = 4095
-	if v := after.result(); v > ^uint64(maxErrno) {
+	if v := r.result(); v > ^uint64(maxErrno) {
 		return 0, syscall.Errno(-v)
 	}
-	return after.result(), nil
+	return r.result(), nil
 }
 
 // step has the process execute one instruction.

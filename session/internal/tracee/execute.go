@@ -154,30 +154,48 @@ func (t *Process) begun() (err error) {
 
 // InjectExecuted writes the plan's memory into a process that Execute has left at the beginning of the program. pool is
 // the recorder's buffer if the process cannot open that by its path, being in a PID namespace; -1: it can. If the
-// error is one of type RefusedError, the program has not been changed in any way that it could notice.
+// error is one of type RefusedError, the program has not been changed in any way that it could notice. If this process is
+// killed meanwhile, the program begins once more, without the tracer; where that is not possible, it is killed, too.
 func (t *Process) InjectExecuted(m *patch.Memory, pool int) error {
-	// A half-made image must not run, whatever happens to this process.
-	const options = unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACESYSGOOD
-	if err := unix.PtraceSetOptions(t.pid, options); err != nil {
-		return &RefusedError{fmt.Errorf("PTRACE_SETOPTIONS: %w", err)}
+	options := unix.PTRACE_O_TRACESYSGOOD
+	parked := t.park()
+	if parked != nil {
+		options |= unix.PTRACE_O_EXITKILL
 	}
-	return t.withoutSignals(func() error {
-		if pool < 0 {
-			return t.Inject(m, true)
-		}
-		t.inside = true
-		fd, err := t.give(pool)
-		if err != nil {
-			return err
-		}
-		given := *m
-		given.RX = slices.Clone(m.RX)
-		name := given.RX[m.Session-m.RXAddr:][:format.ConfigNSession]
-		clear(name)
-		copy(name, strconv.FormatUint(fd, 10))
-		if err = t.Inject(&given, true); err != nil {
-			_, _ = t.syscall(unix.SYS_CLOSE, fd) // else the runtime does
+	if err := unix.PtraceSetOptions(t.pid, options); err != nil {
+		err = &RefusedError{fmt.Errorf("PTRACE_SETOPTIONS: %w", err)}
+		if parked == nil {
+			err = errors.Join(err, t.unpark())
 		}
 		return err
-	})
+	}
+	if parked != nil {
+		return t.withoutSignals(func() error { return t.injectGiven(m, pool) })
+	}
+	err := t.injectGiven(m, pool)
+	if uerr := t.unpark(); err == nil {
+		err = uerr
+	}
+	return err
+}
+
+// injectGiven is Inject, with a descriptor of the pool that the process is given.
+func (t *Process) injectGiven(m *patch.Memory, pool int) error {
+	if pool < 0 {
+		return t.Inject(m, true)
+	}
+	t.inside = true
+	fd, err := t.give(pool)
+	if err != nil {
+		return err
+	}
+	given := *m
+	given.RX = slices.Clone(m.RX)
+	name := given.RX[m.Session-m.RXAddr:][:format.ConfigNSession]
+	clear(name)
+	copy(name, strconv.FormatUint(fd, 10))
+	if err = t.Inject(&given, true); err != nil {
+		_, _ = t.syscall(unix.SYS_CLOSE, fd) // else the runtime does
+	}
+	return err
 }

@@ -81,6 +81,10 @@ func (t *Process) Inject(m *patch.Memory, again bool) error {
 			return err
 		}
 		regs.setPC(bias + m.Entry)
+		if t.parked != nil {
+			t.parked.regs = regs
+			return nil
+		}
 		if err := t.setRegisters(regs); err != nil {
 			return &RefusedError{err}
 		}
@@ -116,12 +120,17 @@ func (t *Process) readable(aux map[uint64]auxEntry) error {
 	return nil
 }
 
+var errNotStarted = errors.New("the runtime does not start in the program")
+
 // startLimit bounds the time the runtime may take to start.
 const startLimit = 30 * time.Second
 
 // runStart lets the process run from the added entry point to the image's own,
 // where a breakpoint stops it, and puts it back to where it was.
 func (t *Process) runStart(regs *registers, from, to uint64) error {
+	if t.parked != nil {
+		return t.parked.runStart(t, regs, from, to)
+	}
 	saved := make([]byte, len(breakpoint))
 	if err := t.ReadAt(saved, to); err != nil {
 		return err
@@ -138,7 +147,7 @@ func (t *Process) runStart(regs *registers, from, to uint64) error {
 	limit := time.AfterFunc(startLimit, func() { syscall.Kill(t.pid, syscall.SIGKILL) })
 	err := t.resume(unix.PtraceCont)
 	if !limit.Stop() {
-		return errors.New("the runtime does not start in the program")
+		return errNotStarted
 	}
 	if err != nil {
 		return err

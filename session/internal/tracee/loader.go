@@ -427,22 +427,24 @@ func (t *Process) text(addr uint64) string {
 func (t *Process) withoutSignals(do func() error) error {
 	var old uint64
 	all := ^uint64(0)
-	mask := func(request uintptr, set *uint64) error {
-		_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, request, uintptr(t.pid), 8, uintptr(unsafe.Pointer(set)), 0, 0)
-		if errno != 0 {
-			return &RefusedError{fmt.Errorf("the process's signal mask: %w", errno)}
-		}
-		return nil
-	}
-	if err := mask(ptraceGetSigmask, &old); err != nil {
+	if err := t.signalMask(ptraceGetSigmask, &old); err != nil {
 		return err
 	}
-	if err := mask(ptraceSetSigmask, &all); err != nil {
+	if err := t.signalMask(ptraceSetSigmask, &all); err != nil {
 		return err
 	}
 	err := do()
-	if merr := mask(ptraceSetSigmask, &old); err == nil {
+	if merr := t.signalMask(ptraceSetSigmask, &old); err == nil {
 		err = merr
 	}
 	return err
+}
+
+// signalMask sets the thread's signal mask, or reads it.
+func (t *Process) signalMask(request uintptr, set *uint64) error {
+	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, request, uintptr(t.pid), 8, uintptr(unsafe.Pointer(set)), 0, 0)
+	if errno != 0 {
+		return &RefusedError{fmt.Errorf("the process's signal mask: %w", errno)}
+	}
+	return nil
 }

@@ -125,11 +125,7 @@ func (r *remote) call(nr uint64, args ...uint64) (uint64, error) {
 	if late && !after.returned(r.back.start()) {
 		return 0, errStuck
 	}
-	const maxErrno = 4095
-	if v := after.result(); v > ^uint64(maxErrno) {
-		return 0, syscall.Errno(-v)
-	}
-	return after.result(), nil
+	return after.value()
 }
 
 // returned tells whether a thread that was interrupted has come back from a system call, and is behind it.

@@ -46,6 +46,8 @@ type Process struct {
 	inside bool
 	// halted: at its last stop, its process was stopped by a signal.
 	halted bool
+	// parked: it stands where it executes its program again if this process is killed.
+	parked *parked
 }
 
 // StopAtExec waits for a child started with PTRACE_TRACEME to finish execve. It
