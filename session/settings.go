@@ -254,7 +254,7 @@ func (s *session) settles(p procfs.Process) *tracee.Attachment {
 // how many are off, of how many that can be. The caller has the lock.
 func (s *session) settle(tries int) (off, all int, err error) {
 	s.setting.quiet = time.Time{}
-	for _, p := range s.shared.Mappers(0) {
+	for _, p := range s.changeable() {
 		a := s.settles(p)
 		if a == nil {
 			continue
@@ -333,7 +333,7 @@ func (t *setting) forget(there map[processID]bool) {
 // applyTo puts settings into all processes that there are, and those that these fork meanwhile, until one refuses, or with on
 // also into the others.
 func (s *session) applyTo(to *settings, clear, paused, on bool) (done []procfs.Process, err error) {
-	seen, all := eachOf(func() []procfs.Process { return s.shared.Mappers(0) }, func(p procfs.Process) bool {
+	seen, all := eachOf(s.changeable, func(p procfs.Process) bool {
 		perr := s.applyIn(p, to, clear, paused)
 		if errors.Is(perr, tracee.ErrNoRuntime) || s.gone(p, perr) {
 			return true
@@ -498,10 +498,13 @@ func (s *session) limit(r *tracee.Runtime, p procfs.Process, to *settings) error
 	return nil
 }
 
+// changeable are the processes of the session that can be changed.
+func (s *session) changeable() []procfs.Process { return s.shared.MappersBut(tracee.Untraced) }
+
 // images are those that processes of the session have, and how many functions of each can be switched.
 func (s *session) switchable() map[trace.ImageID]int {
 	out := make(map[trace.ImageID]int)
-	for _, p := range s.shared.Mappers(0) {
+	for _, p := range s.changeable() {
 		r, err := tracee.OpenRuntime(p.Pid)
 		if err != nil {
 			continue
@@ -669,7 +672,7 @@ func (s *session) set(cs []command) (answer string, cerr *ControlError) {
 
 // tracing tells whether a process records anything: triggers have it pause and go on, too.
 func (s *session) tracing() bool {
-	for _, p := range s.shared.Mappers(0) {
+	for _, p := range s.changeable() {
 		r, err := tracee.OpenRuntime(p.Pid)
 		if err != nil {
 			continue

@@ -236,12 +236,16 @@ func isESRCH(err error) bool {
 }
 
 // Mappers finds every process that maps the file and began at or after start.
-func (f SharedFile) Mappers(start uint64) []Process { return f.mappers(start, false) }
+func (f SharedFile) Mappers(start uint64) []Process { return f.mappers(start, false, nil) }
 
 // MayMap also finds those of which that cannot be seen.
-func (f SharedFile) MayMap(start uint64) []Process { return f.mappers(start, true) }
+func (f SharedFile) MayMap(start uint64) []Process { return f.mappers(start, true, nil) }
 
-func (f SharedFile) mappers(start uint64, unseen bool) []Process {
+// MappersBut finds those processes that map the file of which a quick look does not say that they do not matter: maps take long
+// to read, and there can be thousands of processes.
+func (f SharedFile) MappersBut(not func(pid int) bool) []Process { return f.mappers(0, false, not) }
+
+func (f SharedFile) mappers(start uint64, unseen bool, not func(pid int) bool) []Process {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -255,7 +259,7 @@ func (f SharedFile) mappers(start uint64, unseen bool) []Process {
 	var found []Process
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
-		if err != nil || pid == self {
+		if err != nil || pid == self || not != nil && not(pid) {
 			continue
 		}
 		s, err := ReadStat("/proc/" + name + "/stat")

@@ -11,9 +11,12 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
 // The tracer in a process, as whoever controls the recorder finds it: at the page where the images of a process meet,
@@ -83,6 +86,23 @@ func OpenRuntime(pid int) (*Runtime, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// Untraced tells processes that certainly have no tracer, by one look.
+func Untraced(pid int) bool {
+	var b [len(format.MeetingMagic)]byte
+	local, remote := unix.Iovec{Base: &b[0], Len: uint64(len(b))}, unix.RemoteIovec{Base: homePage + format.MeetingOMagic, Len: len(b)}
+	_, err := unix.ProcessVMReadv(pid, []unix.Iovec{local}, []unix.RemoteIovec{remote}, 0)
+	switch err {
+	case nil:
+		return string(b[:]) != format.MeetingMagic
+	case unix.EFAULT:
+		return true
+	case unix.ESRCH: // a thread of the kernel, or the first thread has ended, and others go on
+		s, err := procfs.ReadProcess(pid)
+		return err == nil && !s.Dead()
+	}
+	return false // nobody knows
 }
 
 func newRuntime(t *Process, aux []byte) *Runtime { return &Runtime{t: t, aux: aux, put: t.WriteAt} }
