@@ -140,7 +140,7 @@ func (b *outliner) over(tb *taskBlocks, i int, bs *blockState, watch *stateWatch
 func (b *outliner) border(first, last int64) {
 	at := first
 	if n := len(b.o.Borders); n > 0 {
-		at = max(at, b.o.Borders[n-1].Time)
+		at = max(at, b.o.Borders[n-1].Last) // what is earlier was written late
 	}
 	st := b.fl.cur
 	top := int32(-1)

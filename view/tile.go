@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"slices"
@@ -22,7 +23,8 @@ import (
 //     long that a call inside could be seen well. What is missing is shorter than four units, and samples of it are
 //     there: the calls that were open at the borders.
 //
-// So a tile costs the decoding of at most 128 blocks or so, whatever it spans; most cost much less. That is still a
+// A block with an entry that was written late is as long as if it had begun with that; of these at most 128 are decoded.
+// So a tile costs the decoding of at most 256 blocks or so, whatever it spans; most cost much less. That is still a
 // tenth of a second, and a hand on the wheel is faster. So a page first asks for what can be had at once, which is
 // the outline alone where there is more than a little to decode, and then for the rest.
 
@@ -33,7 +35,7 @@ const (
 	maxLanes   = 32  // stacks of a task
 	maxBoxes   = 40_000
 
-	fewBlocks = 128 // are decoded whatever their length
+	fewBlocks = 128 // are decoded whatever their length, or whatever was written late
 	atOnce    = 4   // are decoded before anything is answered
 	wellSeen  = 4   // units
 	maxNotes  = 512
@@ -49,7 +51,8 @@ type Tile struct {
 	Notes []Note `json:"notes"`
 	// Rows is the number of rows of each lane as far as the tile knows: lanes are the stacks of the task, by appearance.
 	Rows []int `json:"rows"`
-	// Deeper calls than maxRows there are, or rows that did not fit: the page says so.
+	// Deeper calls than maxRows there are, rows that did not fit, or blocks that were not decoded because too many have
+	// entries that were written late: the page says so.
 	Deeper int `json:"deeper,omitempty"`
 	// Partial: it has what could be had at once.
 	Partial bool `json:"partial,omitempty"`
@@ -211,8 +214,33 @@ func (b *tileBuilder) worthDecoding(o *trace.Outline) (runs [][2]int) {
 	}
 	if len(runs) > fewBlocks {
 		runs = slices.DeleteFunc(runs, func(run [2]int) bool { return !b.longBlock(o, run[0]) })
+		runs = b.withoutMostLate(o, runs)
 	}
 	return runs
+}
+
+// withoutMostLate takes out blocks that are long only because of an entry that was written late, if there are many:
+// those stay that reach furthest into the tile. Of the others there are no more than the tile has room for.
+func (b *tileBuilder) withoutMostLate(o *trace.Outline, runs [][2]int) [][2]int {
+	var late []int
+	for _, run := range runs {
+		if o.Borders[run[1]].Time-o.Borders[run[0]].Time < wellSeen*b.unit {
+			late = append(late, run[0])
+		}
+	}
+	if len(late) <= fewBlocks {
+		return runs
+	}
+	reach := func(i int) int64 { // how much of the tile is between the late entry and the block
+		return min(o.Borders[i].Time, b.to) - max(o.Borders[i].First, b.from)
+	}
+	slices.SortStableFunc(late, func(x, y int) int { return cmp.Compare(reach(y), reach(x)) })
+	out := map[int]bool{}
+	for _, i := range late[fewBlocks:] {
+		out[i] = true
+	}
+	b.deeper += len(out)
+	return slices.DeleteFunc(runs, func(run [2]int) bool { return out[run[0]] })
 }
 
 // overlaps tells whether a block can have something of the tile.

@@ -233,6 +233,50 @@ func TestLateEntry(t *testing.T) {
 	}
 }
 
+// TestManyLateEntries: where very many blocks have an entry that was held back since long before, a tile does not decode
+// them all, and says so. Those are drawn that reach furthest into the tile.
+func TestManyLateEntries(t *testing.T) {
+	const blocks, level = 4 * fewBlocks, 12
+	tr := sample.Build(t, []string{"busy", "held"}, func(w *trace.Writer) {
+		k := w.Task(trace.TaskID{PID: 7, TID: 7, Image: sample.Image, Comm: "prog"})
+		k.Start(1000)
+		for i := range uint64(blocks) {
+			at := 1000 + i*1000
+			for n := range uint64(10) {
+				k.Enter(at+10+n, 1)
+				k.Exit(at+11+n, 1)
+			}
+			k.Stack(at+600, 1)
+			k.Enter(1500+(i+7*64)%blocks, 2) // held back since then
+			k.Exit(at+700, 2)
+			k.Stack(at+710, 0)
+			k.Flush()
+		}
+		k.End(1000 + blocks*1000)
+		k.Flush()
+	})
+	if _, err := tr.MakeIndex(trace.IndexOptions{Memory: true, Block: 16}); err != nil {
+		t.Fatal(err)
+	}
+	v := newViewer(t, tr)
+	if n := len(v.outline(tr.Tasks[0]).Borders); n < blocks/2 {
+		t.Fatalf("%d blocks are of no use here", n)
+	}
+	tile, err := v.Tile(0, level, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := v.blocks.used.Len(); n > 2*fewBlocks+1 || n < fewBlocks {
+		t.Errorf("%d blocks were decoded", n)
+	}
+	if tile.Deeper == 0 {
+		t.Error("the tile does not say that calls are missing")
+	}
+	if last := int64((blocks-1)*1000 + 700); !slices.ContainsFunc(tile.Boxes, func(b Box) bool { return b.End == last }) {
+		t.Error("the longest call is missing")
+	}
+}
+
 // TestDamagedIndex: with an index of which bytes are wrong, tiles, flame graphs and calls are what they are without
 // one.
 func TestDamagedIndex(t *testing.T) {

@@ -161,7 +161,7 @@ function drawTask(part, y, wanted) {
     if (lane > 0 && tiles.rowsOf(part.task)[lane]) label("  another stack", 16, y + at + rowHeight / 2, gutter - 26);
   }
   if (tiles.isCut(part.task) && part.h > 3 * heading) {
-    label("deeper calls are not drawn", 10, y + part.h - 10, gutter - 18);
+    label("not all calls are drawn", 10, y + part.h - 10, gutter - 18);
   }
   g.save();
   g.beginPath();
