@@ -77,6 +77,8 @@ type blockBuilder struct {
 	saver   *stateSaver
 
 	runSums
+	t       *Trace // nil: nothing is known of waits
+	waiting runWaits
 
 	inherited []openCall // at the task's begin
 	comm0     string     // the task's name at first
@@ -176,6 +178,10 @@ func (b *blockBuilder) suspend(f *frame) {
 func (b *blockBuilder) leave(f *frame, end uint64, how ending) {
 	n, dur := b.function(f), end-min(end, f.start)
 	path := b.paths.leave(f, len(b.fl.cur.frames))
+	var off offTime
+	if b.waiting.high > 0 {
+		off = b.waiting.leave(len(b.fl.cur.frames))
+	}
 	bf := b.note(n)
 	if f.flags&frameSuspended == 0 {
 		bf.active--
@@ -190,6 +196,9 @@ func (b *blockBuilder) leave(f *frame, end uint64, how ending) {
 	bf.inside = max(bf.inside, dur)
 	part := b.scale.part(dur)
 	if path != nil {
+		if off != (offTime{}) {
+			b.waiting.take(b.paths.newest, part, off)
+		}
 		b.addToPath(path, bf, f, part, dur, how)
 		return
 	}
@@ -274,6 +283,9 @@ func (b *blockBuilder) setTask(k *Task, chunks []chunkRef) {
 	b.blocks, b.bounds, b.seen, b.ended = b.blocks[:0], b.bounds[:0], b.seen[:0], b.ended[:0]
 	b.pending = 0
 	b.resetRun()
+	if b.t != nil {
+		b.waiting.begin(b.t, k)
+	}
 	b.now++
 	b.base = b.now
 	for i := range b.fl.cur.frames { // inherited ones
@@ -327,12 +339,17 @@ func (b *blockBuilder) finish() {
 func (b *blockBuilder) step(w *word, d *decoder, fk *forker, f *forks) {
 	blk := &b.blocks[len(b.blocks)-1]
 	blk.lo, blk.hi = min(blk.lo, w.t), max(blk.hi, w.t)
+	late := w.t < b.latest
 	b.latest = max(b.latest, w.t)
 	b.words++
 	b.runWords++
 	b.last = *w
 	if b.paths.state == pathsFresh {
 		b.paths.begin(b.fl)
+	}
+	if b.waiting.w != nil {
+		b.waiting.bad = b.waiting.bad || late
+		b.waiting.step(w.t, len(b.fl.cur.frames), b.runWords == 1)
 	}
 	if fk != nil {
 		fk.give(b.fl, b.latest, f)

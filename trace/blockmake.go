@@ -295,7 +295,7 @@ func (t *Trace) writeBlocks(w io.WriterAt, sizes blockSizes) (int64, error) {
 	}
 	err = t.eachTask(nil, nil, todo, 0, func() taskSink {
 		b := newBlockBuilder(sizes, t.Clock.Hz, n, out)
-		b.done = done
+		b.done, b.t = done, t
 		return b
 	}, func(taskSink, *Task) {}, func(taskSink) {})
 	return iw.off, err

@@ -83,6 +83,7 @@ func (b *blockBuilder) newRun() {
 		b.scale = newScale(b.hz)
 	}
 	b.runNumber++
+	b.waiting.reset()
 	b.runWords, b.inRun, b.parts, b.mostParts, b.buckets, b.noSums = 0, b.inRun[:0], 0, 0, 0, false
 	b.paths.reset()
 }
@@ -110,10 +111,7 @@ func (b *blockBuilder) fold() {
 	p := &b.paths
 	for i := range p.nodes {
 		n := &p.nodes[i]
-		inner := false
-		for j := n.parent; j > 0 && !inner && len(n.parts) > 0; j = p.nodes[j].parent {
-			inner = p.nodes[j].fn == n.fn
-		}
+		inner := len(n.parts) > 0 && p.inner(int32(i))
 		for j := range n.parts {
 			s := n.parts[j].sums
 			if inner {
@@ -140,7 +138,7 @@ func (b *blockBuilder) closeRun(must, end bool) bool {
 	if !whole && !(all && b.runWords >= patience) && !must && !b.noSums {
 		return false
 	}
-	var body, paths []byte
+	var body, paths, waits []byte
 	if fits(size) {
 		b.fold()
 		body = b.appendSums(nil)
@@ -151,6 +149,10 @@ func (b *blockBuilder) closeRun(must, end bool) bool {
 	b.runs = binary.AppendUvarint(b.runs, uint64(len(b.blocks)-b.closed))
 	b.runs = append(binary.AppendUvarint(b.runs, uint64(len(body))), body...)
 	b.runs = append(binary.AppendUvarint(b.runs, uint64(len(paths))), paths...)
+	if b.waiting.known(&b.paths) && len(body)+len(paths) > 0 {
+		waits = b.appendWaits(whole && !b.paths.rough, nil)
+	}
+	b.runs = append(binary.AppendUvarint(b.runs, uint64(len(waits))), waits...)
 	b.closed = len(b.blocks)
 	b.newRun()
 	return true
@@ -288,6 +290,7 @@ type sumRun struct {
 	first, n int    // blocks of the task
 	body     []byte // sums for each function; empty: none
 	paths    []byte // for each path
+	waits    []byte // what of these sums the task was off a processor; empty: it is not known
 }
 
 // parseRuns returns the runs of a segment of n blocks, the first of which is the task's block first.
@@ -298,7 +301,7 @@ func parseRuns(b []byte, first, n int) (runs []sumRun, err error) {
 		if own == 0 || own > uint64(end-first) {
 			return nil, errBlocks
 		}
-		runs = append(runs, sumRun{first, int(own), p.bytes(p.uint()), p.bytes(p.uint())})
+		runs = append(runs, sumRun{first, int(own), p.bytes(p.uint()), p.bytes(p.uint()), p.bytes(p.uint())})
 		first += int(own)
 	}
 	if p.bad || len(p.b) != 0 {

@@ -64,6 +64,7 @@ func TestSums(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				g.Calls = randomCalls(rng)
 			}
+			g.Waits = rng.IntN(2) == 0
 			tree := seeTree(t, plain, g)
 			g.Tasks = inTrace(indexed, g.Tasks)
 			if have := seeTree(t, indexed, g); have != tree {

@@ -147,7 +147,7 @@ func (s *chosenSink) addRun(i, first, last int, wanted []bool) error {
 		if i > r.first || end > last && last < len(wanted) || s.before || s.fl.now <= s.from && s.from > 0 {
 			return nil
 		}
-		if !s.onProcessor(i, end) {
+		if len(r.waits) == 0 && !s.onProcessor(i, end) {
 			return nil
 		}
 		ok, err := s.addSums(r)
@@ -169,7 +169,7 @@ func (s *chosenSink) addSums(r *sumRun) (ok bool, err error) {
 	return r.addTo(counting(s).(*report), q.x.images, &s.match, q.least)
 }
 
-// onProcessor says that no call in the blocks up to end had to wait, as far as that is asked for: if the task was on a
+// onProcessor says of a run that tells nothing of it that no call in the blocks up to end had to wait, as far as that is asked for: if the task was on a
 // processor all the time, the sums of calls have all that there is to know.
 func (s *chosenSink) onProcessor(i, end int) bool {
 	w := s.fl.waits

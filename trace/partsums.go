@@ -147,6 +147,7 @@ const (
 type funcSums struct {
 	parts []sums
 	hist  []histBucket
+	offs  []offTime // what of the parts' totals the task was off a processor; empty: nothing
 }
 
 type histBucket struct {
@@ -185,6 +186,7 @@ func (f *funcSums) addTo(c *counter, least uint64) {
 	for i := range f.parts {
 		if all, _ := f.parts[i].counts(least); all {
 			c.merge(&f.parts[i])
+			c.off.add(f.off(i))
 			left += f.parts[i].ended
 		}
 	}
@@ -216,9 +218,11 @@ func (r *sumRun) each(images []uint32, match *memory, use func(fn FuncID, f *fun
 	p := fields{b: r.body, images: images}
 	var fn FuncID
 	var f funcSums
-	for range p.count(minSums) {
+	offs := r.offs(false)
+	for i := range p.count(minSums) {
 		p.next(&fn, 1)
 		f.read(&p)
+		offs.give(i, &f)
 		if p.bad {
 			return errBlocks
 		}

@@ -44,6 +44,8 @@ type runPaths struct {
 	edges edgeTable
 	stack []int32 // node of the open calls, from the root on
 
+	newest int32 // node of the call that ended last
+
 	parts, buckets int  // of all nodes
 	rough          bool // parts and histograms do not say everything
 }
@@ -141,7 +143,8 @@ func (p *runPaths) leave(f *frame, depth int) *runPath {
 		p.state = pathsNone
 		return nil
 	}
-	n := &p.nodes[p.stack[depth+1]]
+	p.newest = p.stack[depth+1]
+	n := &p.nodes[p.newest]
 	p.stack = p.stack[:depth+1]
 	if f.flags&frameSaved != 0 {
 		return nil
@@ -161,6 +164,17 @@ func (p *runPaths) call(fn FuncID) *runPath {
 		}
 	}
 	return nil
+}
+
+// inner says that a call of the path's function is around it.
+func (p *runPaths) inner(i int32) bool {
+	n := &p.nodes[i]
+	for j := n.parent; j > 0; j = p.nodes[j].parent {
+		if p.nodes[j].fn == n.fn {
+			return true
+		}
+	}
+	return false
 }
 
 // size is about how many bytes the paths take, with their parts and histograms or without.
@@ -315,6 +329,7 @@ func (r *sumRun) eachPath(images []uint32, hides hider, use func(paths []mergedP
 	count := int(kind >> 1)
 	paths := make([]mergedPath, count+1)
 	var f funcSums
+	offs := r.offs(true)
 	for i := 1; i <= count; i++ {
 		up, fn := p.uint(), p.fn()
 		if up == 0 || up > uint64(i) {
@@ -329,6 +344,7 @@ func (r *sumRun) eachPath(images []uint32, hides hider, use func(paths []mergedP
 		if p.bad {
 			return errBlocks
 		}
+		offs.give(i, &f)
 		paths[i] = mergedPath{fn: fn, parent: parent, flags: hides.hidden(fn, paths[parent].flags)}
 		use(paths, i, &f)
 	}
@@ -376,6 +392,7 @@ func (g *grapher) addPath(paths []mergedPath, i int, f *funcSums, least uint64) 
 		switch {
 		case !open:
 			n.total = addTicks(n.total, k.total)
+			n.off.add(f.off(j))
 		case n.fn != at.fn:
 			n.folded += k.calls
 		default:
@@ -399,6 +416,7 @@ func (r *report) addPath(paths []mergedPath, i int, f *funcSums, least uint64) {
 		for j := range f.parts {
 			f.parts[j].total = 0
 		}
+		f.offs = f.offs[:0]
 	}
 	c, _ := r.counter(at.fn)
 	f.addTo(c, least)

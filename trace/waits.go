@@ -192,6 +192,8 @@ type waits struct {
 	buf   []byte // some of the chunk's entries
 	first uint32 // the first of them
 	ahead *waits // its own place for who looks ahead
+
+	pieces []piece // of the chunk, unless they are too many
 }
 
 // A piece is a time in which a thread does one thing.
@@ -257,13 +259,31 @@ func (w *waits) find(t uint64) {
 		w.gap(i)
 		return
 	}
-	if w.chunk != i || t < w.piece.lo {
+	if w.chunk != i {
+		w.begin(i)
+		w.pieces = w.pieces[:0]
+		if w.chunks[i].entries <= maxPieces {
+			w.pieces = append(w.pieces, w.piece)
+			for w.piece.hi < w.chunks[i].until {
+				w.step()
+				w.pieces = append(w.pieces, w.piece)
+			}
+		}
+	}
+	if len(w.pieces) > 0 {
+		w.piece = w.pieces[sort.Search(len(w.pieces), func(i int) bool { return w.pieces[i].hi > t })]
+		return
+	}
+	if t < w.piece.lo {
 		w.begin(i)
 	}
 	for t >= w.piece.hi {
 		w.step()
 	}
 }
+
+// maxPieces is up to how many entries a chunk is kept as pieces: more than a chunk of 64 KiB has.
+const maxPieces = 4096
 
 // gap makes piece the time between chunk i and the next one.
 func (w *waits) gap(i int) {

@@ -355,7 +355,7 @@ const (
 // The file index.
 const (
 	IndexMagic   = "FENTRYX1" // value of I_MAGIC
-	IndexVersion = 7          // value of I_VERSION
+	IndexVersion = 8          // value of I_VERSION
 	IndexHeader  = 64         // bytes
 	SegmentMagic = 0x47455358 // value of G_MAGIC
 	SegmentSize  = 88         // size of the header of a segment, bytes

@@ -287,7 +287,7 @@ var Index = []Field{
 // IndexMagic begins the file index; the sizes are in bytes.
 const (
 	IndexMagic   = "FENTRYX1"
-	IndexVersion = 7
+	IndexVersion = 8
 	IndexHeader  = 64
 	SegmentMagic = 0x47455358
 	SegmentSize  = 88

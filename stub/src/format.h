@@ -282,7 +282,7 @@
 
 /* the file index */
 #define FT_INDEX_MAGIC             0x31585952544e4546 /* the bytes FENTRYX1, value of I_MAGIC */
-#define FT_INDEX_VERSION           7            /* value of I_VERSION */
+#define FT_INDEX_VERSION           8            /* value of I_VERSION */
 #define FT_INDEX_HEADER            64           /* bytes */
 #define FT_SEGMENT_MAGIC           0x47455358   /* value of G_MAGIC */
 #define FT_SEGMENT_SIZE            88           /* size of the header of a segment, bytes */
