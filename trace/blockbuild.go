@@ -209,11 +209,19 @@ func (b *blockBuilder) leave(f *frame, end uint64, how ending) {
 	s := b.part(bf, part)
 	s.end(f, dur, f.flags&frameOuter != 0, how)
 	s.calls++
-	b.noSums = !b.duration(&bf.hist, dur, &b.buckets) || b.noSums
+	b.noSums = !b.duration(&bf.hist, dur, &b.buckets, 0) || b.noSums
 }
 
 // addToPath adds a call to those of its path.
 func (b *blockBuilder) addToPath(path *runPath, bf *builderFunc, f *frame, part uint8, dur uint64, how ending) {
+	if b.paths.light {
+		path.all.end(f, dur, how)
+		s := b.part(bf, part)
+		s.end(f, dur, f.flags&frameOuter != 0, how)
+		s.calls++
+		b.noSums = !b.duration(&bf.hist, dur, &b.buckets, 0) || b.noSums
+		return
+	}
 	if bit := uint64(1) << part; bf.has&bit == 0 {
 		bf.has |= bit
 		b.mostParts++
@@ -221,8 +229,8 @@ func (b *blockBuilder) addToPath(path *runPath, bf *builderFunc, f *frame, part 
 	s := b.paths.part(path, part)
 	s.end(f, dur, true, how)
 	s.calls++
-	b.noSums = !b.duration(&bf.hist, dur, &b.buckets) || b.noSums
-	b.paths.rough = !b.duration(&path.hist, dur, &b.paths.buckets) || b.paths.rough
+	b.noSums = !b.duration(&bf.hist, dur, &b.buckets, 0) || b.noSums
+	b.paths.rough = b.paths.rough || !b.duration(&path.hist, dur, &b.paths.buckets, b.sizes.room/4)
 }
 
 func (b *blockBuilder) forget(f *frame) {
@@ -248,10 +256,14 @@ func (b *blockBuilder) any(n int32) *builderFunc {
 func (b *blockBuilder) call(fn FuncID) {
 	bf := b.any(b.number32(fn))
 	var s *sums
-	if path := b.paths.call(fn); path != nil {
-		s = b.paths.part(path, noPart)
-	} else {
+	switch path := b.paths.call(fn); {
+	case path == nil:
 		s = b.part(bf, noPart)
+	case b.paths.light:
+		path.all.calls++
+		s = b.part(bf, noPart)
+	default:
+		s = b.paths.part(path, noPart)
 	}
 	s.calls++
 	s.flat = true

@@ -27,7 +27,7 @@ import (
 
 const (
 	// runWorth is how many events justify a byte of sums, endWorth at a task's end.
-	runWorth, endWorth = 8, 1
+	runWorth, endWorth = 16, 1
 	// A function's sums take about sumBytes, and each bucket of its histogram bucketBytes.
 	sumBytes, bucketBytes = 28, 3
 	// endBytes is what sums may take at a task's end in any case.
@@ -67,12 +67,13 @@ type runSums struct {
 
 // resetRun begins with a task.
 func (b *blockBuilder) resetRun() {
+	b.paths.lightRuns = 0
 	b.newRun()
 	b.closed, b.runs, b.written = 0, b.runs[:0], 0
 }
 
 func (b *blockBuilder) newRun() {
-	if b.room <= 0 {
+	if b.room <= b.sizes.room/4 {
 		for i := range b.fns {
 			b.fns[i].hist = Histogram{}
 		}
@@ -88,11 +89,12 @@ func (b *blockBuilder) newRun() {
 	b.paths.reset()
 }
 
-// duration counts a call of so many ticks, and a bucket that was empty. It returns whether there is room for it.
-func (b *blockBuilder) duration(h *Histogram, ticks uint64, buckets *int) bool {
+// duration counts a call of so many ticks, and a bucket that was empty. It returns whether there is room for it, with so
+// much left for others.
+func (b *blockBuilder) duration(h *Histogram, ticks uint64, buckets *int, left int) bool {
 	i := bucket(min(ticks, math.MaxInt64)) - int(h.first)<<histSubBits
 	if uint(i) >= uint(len(h.counts)) {
-		if b.room <= 0 {
+		if b.room <= left {
 			return false
 		}
 		had := len(h.counts)
@@ -109,6 +111,9 @@ func (b *blockBuilder) duration(h *Histogram, ticks uint64, buckets *int) bool {
 // fold gives functions what their paths have.
 func (b *blockBuilder) fold() {
 	p := &b.paths
+	if p.light {
+		return // they have theirs
+	}
 	for i := range p.nodes {
 		n := &p.nodes[i]
 		inner := len(n.parts) > 0 && p.inner(int32(i))
@@ -133,7 +138,7 @@ func (b *blockBuilder) closeRun(must, end bool) bool {
 		return !b.noSums && (size*worth <= b.runWords || end && size <= endBytes || b.sizes.worth == 0)
 	}
 	size := sumBytes*max(b.parts+min(b.paths.parts, b.mostParts), len(b.inRun)) + bucketBytes*b.buckets
-	whole := fits(size + b.paths.size(true))
+	whole := !b.paths.rough && fits(size+b.paths.size(true))
 	all := whole || fits(size+b.paths.size(false))
 	if !whole && !(all && b.runWords >= patience) && !must && !b.noSums {
 		return false
@@ -154,6 +159,9 @@ func (b *blockBuilder) closeRun(must, end bool) bool {
 	}
 	b.runs = append(binary.AppendUvarint(b.runs, uint64(len(waits))), waits...)
 	b.closed = len(b.blocks)
+	if !whole && b.paths.state == pathsGood && b.paths.lightRuns == 0 {
+		b.paths.lightRuns = lightRuns + 1
+	}
 	b.newRun()
 	return true
 }

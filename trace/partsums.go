@@ -9,7 +9,7 @@ import (
 )
 
 // A report of the calls that took 1 us or more needs sums of these alone. So what a run has of a
-// function is in parts, by how long calls took: from 100 ns on, from 200, 500, 1,000 and so on,
+// function is in parts, by how long calls took: from 100 ns on, from 200, 300, 500, 1,000 and so on,
 // the numbers that people ask for. Most functions have one or two parts.
 //
 // A threshold divides a part only if the shortest call of the part is below it and the longest
@@ -40,7 +40,7 @@ func newScale(hz float64) (s scale) {
 	var c Clock
 	c.set(hz, "")
 	for ns := int64(100); ns < 10e9; ns *= 10 {
-		s.from = append(s.from, c.atLeast(ns), c.atLeast(2*ns), c.atLeast(5*ns))
+		s.from = append(s.from, c.atLeast(ns), c.atLeast(2*ns), c.atLeast(3*ns), c.atLeast(5*ns))
 	}
 	for n := range s.first {
 		least := uint64(1) << n >> 1 // the least number of n bits

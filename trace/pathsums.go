@@ -24,13 +24,17 @@ import (
 //
 // Runs are as long as pays for both kinds of sums. A program of very many paths has runs of
 // up to patience events; then paths without parts have to do, for graphs of all calls. With
-// more than maxRunPaths it has none: then a graph decodes.
+// more than maxRunPaths it has none: then a graph decodes. Parts and histograms of thousands of
+// paths are also what takes longest to make, as they do not fit a processor's caches. So where
+// a run had to do without, the next ones are light: they do not try.
 
 const (
 	// A path takes about pathBytes, and with its parts and its histogram as many more as a function's.
 	pathBytes = 14
 	// patience is how many events a run has before it does without the parts of its paths.
-	patience = 1 << 20
+	patience = 4 << 20
+	// lightRuns is how many runs do without from the beginning, once one had to.
+	lightRuns = 15
 	// maxRunPaths and maxPathDepth bound what a run can have.
 	maxRunPaths, maxPathDepth = 1 << 16, 1 << 12
 	// minPath is the least size of a path.
@@ -48,6 +52,8 @@ type runPaths struct {
 
 	parts, buckets int  // of all nodes
 	rough          bool // parts and histograms do not say everything
+	light          bool // there are none: functions have theirs
+	lightRuns      int  // how many runs are to be light, with this one
 }
 
 type pathState uint8
@@ -66,12 +72,30 @@ type runPath struct {
 	lastNode int32
 	parts    []partSums
 	hist     Histogram
+	all      pathTotals // of a light run
+}
+
+// pathTotals are what there is of a path without parts.
+type pathTotals struct{ calls, self, total, unwound, unfinished uint64 }
+
+// end takes a call's end, after so many ticks.
+func (p *pathTotals) end(f *frame, dur uint64, how ending) {
+	p.calls++
+	p.self, p.total = addTicks(p.self, f.self), addTicks(p.total, dur)
+	switch how {
+	case endUnwound:
+		p.unwound++
+	case endUnfinished:
+		p.unfinished++
+	}
 }
 
 // reset begins with a run.
 func (p *runPaths) reset() {
 	p.state, p.nodes, p.stack, p.edges.n = pathsFresh, p.nodes[:0], p.stack[:0], 0
-	p.parts, p.buckets, p.rough = 0, 0, false
+	p.lightRuns = max(0, p.lightRuns-1)
+	p.light = p.lightRuns > 0
+	p.parts, p.buckets, p.rough = 0, 0, p.light
 	clear(p.edges.slots)
 }
 
@@ -212,7 +236,12 @@ func (p *runPaths) append(n numbering, whole bool, out []byte) []byte {
 
 // appendTotals appends what there is of a path without parts.
 func (k *runPath) appendTotals(out []byte) []byte {
-	all := allParts(k.parts)
+	all := k.all
+	for i := range k.parts {
+		s := &k.parts[i].sums
+		all.calls, all.self, all.total = all.calls+s.calls, addTicks(all.self, s.self), addTicks(all.total, s.total)
+		all.unwound, all.unfinished = all.unwound+s.unwound, all.unfinished+s.unfinished
+	}
 	ends := uint64(0)
 	if all.unwound|all.unfinished != 0 {
 		ends = 1
@@ -226,14 +255,6 @@ func (k *runPath) appendTotals(out []byte) []byte {
 		out = binary.AppendUvarint(binary.AppendUvarint(out, all.unwound), all.unfinished)
 	}
 	return out
-}
-
-// allParts returns the sums of all parts.
-func allParts(parts []partSums) (all sums) {
-	for i := range parts {
-		all.merge(&parts[i].sums)
-	}
-	return all
 }
 
 // readTotals is the inverse of appendTotals. Nobody knows how long the single calls took.
