@@ -49,6 +49,8 @@ type Filter struct {
 	gone  int // dropped items in the queue
 	open  int // undecided ones: those that may yet be too short
 	tasks map[*trace.Task]*task
+	of    *trace.Task // whose the newest event is: most are of the same task as the one before
+	is    *task       // what tasks has of it
 	free  []*item
 	now   int64
 }
@@ -56,7 +58,9 @@ type Filter struct {
 // An item is an event in the queue.
 type item struct {
 	ev      trace.Event
+	task    *task
 	next    *item // of the same task; nil for the newest
+	before  *item // the one that this is next to; nil if it has left the queue
 	entry   *item // of an ending: its call's entry if that is still in the queue
 	dropped bool
 	open    bool // an entry whose duration may yet be too short
@@ -176,10 +180,13 @@ func (f *Filter) Close() error {
 }
 
 func (f *Filter) task(ev *trace.Event) *task {
-	k := f.tasks[ev.Task]
-	if k == nil {
-		k = &task{stacks: map[uint64]*stack{}}
-		f.tasks[ev.Task] = k
+	k := f.is
+	if ev.Task != f.of || k == nil {
+		if k = f.tasks[ev.Task]; k == nil {
+			k = &task{stacks: map[uint64]*stack{}}
+			f.tasks[ev.Task] = k
+		}
+		f.of, f.is = ev.Task, k
 	}
 	if k.cur == nil || k.num != ev.Stack {
 		if k.cur != nil && len(k.cur.frames) == 0 {
@@ -325,20 +332,44 @@ func (f *Filter) push(k *task, ev *trace.Event) *item {
 	} else {
 		it = new(item)
 	}
-	it.ev = *ev
-	if k.last != nil {
-		k.last.next = it
-	}
-	k.last = it
+	it.ev, it.task = *ev, k
+	it.follow(k)
 	f.queue = append(f.queue, it)
 	return it
 }
 
-// drop takes an entry out. What was inside it has been dropped before.
+// follow puts an item behind the newest one of its task.
+func (it *item) follow(k *task) {
+	it.next, it.before = nil, k.last
+	if k.last != nil {
+		k.last.next = it
+	}
+	k.last = it
+}
+
+// drop takes an entry out. What was inside it has been dropped before, so most often it is the last in the queue.
 func (f *Filter) drop(it *item) {
 	f.decided(it)
 	it.dropped, it.ended = true, true
 	f.gone++
+	for n := len(f.queue) - 1; n >= f.head && f.queue[n].dropped; n-- {
+		last := f.queue[n]
+		if last.before != nil && last.before.dropped {
+			break // others may have gone past that one
+		}
+		k := last.task
+		k.last = last.before
+		if k.last != nil {
+			k.last.next = nil
+		}
+		f.queue[n], f.queue = nil, f.queue[:n]
+		f.gone--
+		t := last.ev.Task
+		f.reuse(last)
+		if t != f.of {
+			f.forget(t, k)
+		}
+	}
 	if f.gone > 64 && f.gone > (len(f.queue)-f.head)/2 {
 		f.compact()
 	}
@@ -355,7 +386,7 @@ func (f *Filter) decided(it *item) {
 // compact removes dropped items from the queue and from the tasks' chains.
 func (f *Filter) compact() {
 	for _, it := range f.queue[f.head:] {
-		f.tasks[it.ev.Task].last = nil
+		it.task.last = nil
 	}
 	var idle []*trace.Task
 	kept := f.queue[:0]
@@ -365,12 +396,7 @@ func (f *Filter) compact() {
 			f.reuse(it)
 			continue
 		}
-		it.next = nil
-		k := f.tasks[it.ev.Task]
-		if k.last != nil {
-			k.last.next = it
-		}
-		k.last = it
+		it.follow(it.task)
 		kept = append(kept, it)
 	}
 	for _, t := range idle {
@@ -389,6 +415,9 @@ const manyTasks = 1024
 func (f *Filter) forget(t *trace.Task, k *task) {
 	if len(f.tasks) > manyTasks && k.last == nil && len(k.stacks) == 1 && len(k.cur.frames) == 0 {
 		delete(f.tasks, t)
+		if f.of == t {
+			f.of, f.is = nil, nil
+		}
 	}
 }
 
@@ -410,7 +439,10 @@ func (f *Filter) flush(end bool) error {
 		f.queue[f.head] = nil
 		f.head++
 		it.left = true
-		if k := f.tasks[it.ev.Task]; k.last == it {
+		if it.next != nil && it.next.before == it {
+			it.next.before = nil
+		}
+		if k := it.task; k.last == it {
 			k.last = nil
 			f.forget(it.ev.Task, k)
 		}
