@@ -135,7 +135,7 @@ func (e *executed) make(path string, exe *os.File, at uint64) (p *Program, plan 
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	p = &Program{Path: path, symbols: e.symbols, mapped: m}
+	p = &Program{Path: path, symbols: e.symbols, mapped: m, keeps: true}
 	err = mapped.Guard(func() (err error) {
 		if err := p.find(e.find); err != nil {
 			return err

@@ -2,7 +2,7 @@
 
 package fentry
 
-// Sites of programs are kept.
+// Sites of programs are kept, those of programs that a traced one executes among them.
 //
 // Finding the functions of a program takes 15 ms a megabyte, most of what a short run takes longer than it does
 // untraced, and gives the same as long as neither the program nor the options nor fentry change. So what a run has found

@@ -14,17 +14,50 @@ import (
 	"github.com/fentry-dev/fentry/symbol"
 )
 
-// What an earlier run has found is used as long as nothing has changed: the file, the options, the entry of the cache.
-func TestKeptSites(t *testing.T) {
-	cache, dir := t.TempDir(), t.TempDir()
-	t.Setenv("XDG_CACHE_HOME", cache)
-	source, path := filepath.Join(dir, "p.c"), filepath.Join(dir, "p")
+// staticProgram compiles a program that is large enough for its sites to be kept.
+func staticProgram(t *testing.T) (source, path string) {
+	t.Helper()
+	dir := t.TempDir()
+	source, path = filepath.Join(dir, "p.c"), filepath.Join(dir, "p")
 	if err := os.WriteFile(source, []byte("#include <stdio.h>\nint main(void) { return puts(\"\") < 0; }\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command(testtool.Path(t, "gcc"), "-static", "-o", path, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return source, path
+}
+
+// What an earlier run has found of a program that a traced one executes is used, too.
+func TestKeptSitesExecuted(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	_, path := staticProgram(t)
+	for i, kept := range []bool{false, true} {
+		e := newExecuted(&Options{})
+		if e == nil {
+			t.Skip("programs that are executed are not followed here")
+		}
+		exe, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, plan, _, err := e.make(path, exe, 0)
+		exe.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Kept != kept || plan.Traced() < 500 {
+			t.Errorf("run %d: kept %v, %d functions traced", i+1, p.Kept, plan.Traced())
+		}
+		p.Close()
+	}
+}
+
+// What an earlier run has found is used as long as nothing has changed: the file, the options, the entry of the cache.
+func TestKeptSites(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	source, path := staticProgram(t)
 	find := func(step string, o record.Options, kept bool) {
 		t.Helper()
 		p, err := open(path, symbol.Options{}, o, true)
