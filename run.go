@@ -155,6 +155,8 @@ type Result struct {
 
 	// Executed are the programs that traced ones have executed, sorted by path.
 	Executed []Executed
+	// NotFollowed is why none of them could be traced; "": they could be, or were not to be (Options.NoInherit).
+	NotFollowed string
 
 	CopyError error // from copying the program's output to cmd.Stdout or cmd.Stderr; nil if all was copied
 }
@@ -286,8 +288,27 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 		out.Traced = r.main.Traced()
 	}
 	out.Libraries, out.UnmatchedLibraries = r.libraries.results()
-	out.Executed = r.executed.results()
+	out.Executed, out.NotFollowed = r.executed.results(), r.notFollowed()
 	return out, nil
+}
+
+// notFollowed says why programs that it executes are not traced.
+func (r *run) notFollowed() string {
+	switch {
+	case r.o.NoInherit || r.untouched():
+		return ""
+	case r.emulated:
+		return "it runs under an emulator"
+	case !session.CanFollow():
+		return "not on this machine"
+	case r.o.NoPtrace:
+		return "that needs ptrace"
+	case r.executed == nil:
+		return "with this tracer they cannot be"
+	case r.main != nil && r.main.GoRuntime() != "":
+		return "it is a Go program"
+	}
+	return ""
 }
 
 // emulator is the command that runs the program, if the kernel does not.

@@ -42,6 +42,9 @@ func (c *recordCmd) executed(a *app, res *fentry.Result, o patch.Options) {
 
 // executedOf says which programs were executed, and what became of them.
 func (c *recordCmd) executedOf(a *app, res *fentry.Result) {
+	if res.NotFollowed != "" {
+		a.notef("fentry: programs that it executes are not traced: %s", res.NotFollowed)
+	}
 	for _, x := range res.Executed {
 		times := ""
 		if x.Times > 1 {

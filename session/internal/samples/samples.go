@@ -18,7 +18,8 @@ const (
 	// idle bounds the time between rounds. A process that has ended cannot be asked for its unwind tables any more.
 	idle = 5 * time.Millisecond
 
-	// copied is how much of a stack is copied. The kernel takes a microsecond for it.
+	// copied is how much of a stack is copied. The kernel takes a microsecond for it, or a few. What a sample costs is the
+	// interrupt of its timer: in a virtual machine 20 to 30 us with nothing copied at all, and no more with 32 KiB.
 	copied = 16 << 10
 
 	// mostBytes bounds chunks that nobody takes.
