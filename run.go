@@ -305,8 +305,6 @@ func (r *run) notFollowed() string {
 		return "that needs ptrace"
 	case r.executed == nil:
 		return "with this tracer they cannot be"
-	case r.main != nil && r.main.GoRuntime() != "":
-		return "it is a Go program"
 	}
 	return ""
 }
