@@ -97,6 +97,7 @@ type Running struct {
 	Remote   uint64 // where a thread begins that is to call a routine
 	Attach   uint64 // the routine that starts the runtime
 	Areas    uint64 // ... that tells where stacks are
+	Shed     uint64 // ... that unmaps some of that
 	Leave    uint64 // ... that unmaps what the runtime has mapped
 	Loaded   uint64 // where the dynamic loader is to come that has mapped libraries, with the way back in r11
 	Exec     uint64 // where a thread is to come before it executes a program: number in eax, the way back in r11
@@ -131,7 +132,7 @@ func (l *layout) running() (*Running, error) {
 	r.Return, r.Shadow = m.shadow()
 	r.Thunk = uint64(l.thunkSize)
 	for name, to := range map[string]*uint64{
-		"fentry_remote": &r.Remote, "fentry_attach": &r.Attach, "fentry_areas": &r.Areas, "fentry_leave": &r.Leave,
+		"fentry_remote": &r.Remote, "fentry_attach": &r.Attach, "fentry_areas": &r.Areas, "fentry_shed": &r.Shed, "fentry_leave": &r.Leave,
 		"fentry_armed": &r.Armed, "fentry_loaded": &r.Loaded, "fentry_exec": &r.Exec,
 	} {
 		var err error

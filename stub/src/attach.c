@@ -82,15 +82,25 @@ hidden void fentry_loader_changed(void)
    are. */
 hidden u64 fentry_areas(struct area *to, u64 room) { return stacks_areas(to, room); }
 
+/* others says whether other images have joined than the recorder has brought. */
+static int others(u64 brought)
+{
+	u64 n = 0;
+	for (struct image *m = images_first(); m; m = m->next)
+		n++;
+	return n > brought;
+}
+
+/* fentry_shed unmaps parts of the pool, at most so many, and returns how many: of a large one that takes long, and
+   fentry_leave, before which it is called, is one stop of all threads. */
+hidden u64 fentry_shed(u64 brought, u64 most) { return others(brought) ? 0 : pool_shed(most); }
+
 /* fentry_leave unmaps all that the runtime has mapped, but for the image that it is in. It
    returns 0 if it must stay, because other images have joined than the recorder has brought,
    which are so many with this one. */
 hidden u64 fentry_leave(u64 brought)
 {
-	u64 n = 0;
-	for (struct image *m = images_first(); m; m = m->next)
-		n++;
-	if (n > brought)
+	if (others(brought))
 		return 0;
 	images_arm(0);
 	blocks_leave();

@@ -8,6 +8,7 @@ struct area { u64 from, to; };
 
 hidden u64 fentry_attach(u64 *sp);
 hidden u64 fentry_areas(struct area *to, u64 room);
+hidden u64 fentry_shed(u64 brought, u64 most);
 hidden u64 fentry_leave(u64 brought);
 
 #endif

@@ -174,6 +174,21 @@ hidden void pool_populate(u32 i, u64 base)
 	touched[i] = 1;
 }
 
+/* pool_shed unmaps pieces of the pool, at most so many, and returns how many. No thread has a chunk in any. */
+hidden u64 pool_shed(u64 most)
+{
+	u64 shed = 0, n = pieces && anchors[0] ? all / piece + 1 : 0;
+	for (u64 i = 0; i < n && shed < most; i++) {
+		u64 begin = i * piece, size = all - begin < piece ? all - begin : piece, before = pieces[i] & (page_size - 1);
+		if (!pieces[i])
+			continue;
+		sys(SYS_munmap, pieces[i] - before, size + before, 0, 0, 0, 0);
+		pieces[i] = 0;
+		shed++;
+	}
+	return shed;
+}
+
 /* pool_leave unmaps the pool. */
 hidden void pool_leave(void)
 {
@@ -181,11 +196,7 @@ hidden void pool_leave(void)
 		return;
 	u64 n = all / piece + 1;
 	int whole = !anchors[0];
-	for (u64 i = 0; !whole && i < n; i++) {
-		u64 begin = i * piece, size = all - begin < piece ? all - begin : piece, before = pieces[i] & (page_size - 1);
-		if (pieces[i])
-			sys(SYS_munmap, pieces[i] - before, size + before, 0, 0, 0, 0);
-	}
+	pool_shed(n);
 	for (u32 k = 1; k < ANCHORS; k++)
 		if (anchors[k])
 			sys(SYS_munmap, anchors[k], page_size, 0, 0, 0, 0);

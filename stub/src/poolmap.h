@@ -16,6 +16,7 @@ hidden u32 pool_chunk_size(u32 i);
 hidden u64 pool_address(u32 i, int may_map);
 hidden int pool_reachable(u32 i);
 hidden void pool_populate(u32 i, u64 base);
+hidden u64 pool_shed(u64 most);
 hidden void pool_leave(void);
 
 #endif

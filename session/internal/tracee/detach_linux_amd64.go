@@ -88,7 +88,9 @@ func (a *Attachment) detach(pid int) (time.Duration, error) {
 			err = a.restoreLate(ts, d.ms)
 			d.restored = true
 		case d.unread:
-			err = ts.within(false, d.leave)
+			if err = d.shed(); err == nil {
+				err = ts.within(false, d.leave)
+			}
 			if err == nil && d.gone {
 				err = d.unmap()
 			}
@@ -206,6 +208,40 @@ func (ts *threads) forgetBlocks() {
 			t.regs.Gs_base, t.changed = 0, true
 		}
 	}
+}
+
+// shedStep is how many pieces of the pool are given back between two looks at the clock.
+const shedStep = 8
+
+// shed has the runtime give back what it has mapped of the pool's chunks, in stops of a bounded length. All threads are
+// stopped, as children that are forked meanwhile would not know what they have of it.
+func (d *detaching) shed() error {
+	home := d.a.images[0]
+	run := home.m.Running
+	for more := true; more; {
+		began := time.Now()
+		err := d.ts.within(false, func() error {
+			began = time.Now()
+			return d.ts.calling(d.ms, func(r *remote) error {
+				for more && time.Since(began) < stopLimit {
+					n, err := r.run(d.stack, home.bias+run.Remote, home.bias+run.Shed, d.stack.hi-PageSize,
+						uint64(len(d.a.images)), shedStep)
+					if err != nil {
+						return err
+					}
+					more = n == shedStep
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			return err
+		}
+		if more {
+			time.Sleep(time.Since(began))
+		}
+	}
+	return nil
 }
 
 // leave has the runtime give back what it has mapped. Children that are forked from then on do not map the pool, by which
