@@ -37,6 +37,7 @@ func (b *bench) attach() error {
 	}
 	type row struct {
 		functions, threads int
+		buffer, lasts      string
 		program            string
 		attach, detach     []time.Duration
 	}
@@ -51,12 +52,14 @@ func (b *bench) attach() error {
 			return err
 		}
 		for _, threads := range []int{0, 99} {
-			rows = append(rows, &row{functions: functions, threads: threads, program: program})
+			rows = append(rows, &row{functions: functions, threads: threads, buffer: "64M", lasts: "100ms", program: program})
 		}
 	}
+	// Most of it is in use when it is unmapped.
+	rows = append(rows, &row{functions: rows[0].functions, buffer: "1G", lasts: "1500ms", program: rows[0].program})
 	for round := range b.rounds {
 		for _, r := range from(rows, round) {
-			attach, detach, err := b.stops(r.program, r.functions, r.threads)
+			attach, detach, err := b.stops(r.program, r.functions, r.threads, "-b", r.buffer, "--for", r.lasts)
 			if err != nil {
 				return err
 			}
@@ -65,7 +68,7 @@ func (b *bench) attach() error {
 	}
 	fmt.Println("The longest stop of a process that is attached to (record -p) and detached from, in ms")
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "functions\tthreads\tattach\t(min)\twanted\tdetach\t(min)\twanted\t")
+	fmt.Fprintln(w, "functions\tthreads\tbuffer\tattach\t(min)\twanted\tdetach\t(min)\twanted\t")
 	for _, r := range rows {
 		wanted := wantedAttach
 		if r.functions > 100 {
@@ -73,14 +76,14 @@ func (b *bench) attach() error {
 		}
 		attach, attachMin := middleOfList(r.attach)
 		detach, detachMin := middleOfList(r.detach)
-		fmt.Fprintf(w, "%d\t%d\t%.2f\t(%.2f)\t%.2f\t%.2f\t(%.2f)\t%.2f\t\n", r.functions, r.threads+1, attach, attachMin,
-			wanted.Seconds()*1e3, detach, detachMin, wantedDetach.Seconds()*1e3)
+		fmt.Fprintf(w, "%d\t%d\t%s\t%.2f\t(%.2f)\t%.2f\t%.2f\t(%.2f)\t%.2f\t\n", r.functions, r.threads+1, r.buffer, attach,
+			attachMin, wanted.Seconds()*1e3, detach, detachMin, wantedDetach.Seconds()*1e3)
 	}
 	return w.Flush()
 }
 
 // stops attaches to a program for a moment, and returns for how long it was stopped.
-func (b *bench) stops(program string, functions, threads int) (attach, detach time.Duration, err error) {
+func (b *bench) stops(program string, functions, threads int, options ...string) (attach, detach time.Duration, err error) {
 	const forever = "1000000000"
 	p := exec.CommandContext(b.ctx, program, forever, strconv.Itoa(functions), strconv.Itoa(threads))
 	if err := p.Start(); err != nil {
@@ -91,8 +94,8 @@ func (b *bench) stops(program string, functions, threads int) (attach, detach ti
 		_ = p.Wait()
 	}()
 	time.Sleep(100 * time.Millisecond)
-	c := exec.CommandContext(b.ctx, b.fentry, "record", "-v", "-p", strconv.Itoa(p.Process.Pid), "--for", "100ms", "--policy",
-		"overwrite", "-o", filepath.Join(b.dir, "attach.data"))
+	args := []string{"record", "-v", "-p", strconv.Itoa(p.Process.Pid), "--policy", "overwrite", "-o", filepath.Join(b.dir, "attach.data")}
+	c := exec.CommandContext(b.ctx, b.fentry, append(args, options...)...)
 	var said bytes.Buffer
 	c.Stderr = &said
 	if err := c.Run(); err != nil {

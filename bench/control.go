@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"text/tabwriter"
@@ -69,7 +70,38 @@ func (b *bench) control() error {
 		fmt.Fprintf(w, "%d\t%.2f\t%.2f\t%.2f\t%.2f\t%+.1f %%\t%d %%\t%.2f\t%.2f\t\n", r.functions, plain, plainMin, off, offMin,
 			(off/plain-1)*100, wantedSettled, toggle, toggleMin)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return b.switching()
+}
+
+// wantedSwitched is how long switching 200,000 functions may take, in us.
+const wantedSwitched = 20
+
+// switching prints how long it takes to switch 200,000 functions once their process is found: the benchmark of the package that
+// does it, to its own memory by the same calls.
+func (b *bench) switching() error {
+	c := exec.CommandContext(b.ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkSwitch$/^200000$", "-count", strconv.Itoa(b.rounds),
+		"./session/internal/tracee")
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	var times []time.Duration
+	for _, m := range regexp.MustCompile(`\s([0-9.]+) ns/op`).FindAllSubmatch(out, -1) {
+		ns, err := strconv.ParseFloat(string(m[1]), 64)
+		if err != nil {
+			return err
+		}
+		times = append(times, time.Duration(ns))
+	}
+	if len(times) == 0 {
+		return fmt.Errorf("no benchmark: %s", out)
+	}
+	med, least := middleOfList(times)
+	_, err = fmt.Printf("Reading, changing and writing 200,000 switches: %.0f us (%.0f at least, %d wanted)\n", med*1e3, least*1e3, wantedSwitched)
+	return err
 }
 
 // settled attaches to a program while it runs, switches all off and has them get their code back. The program measures in

@@ -1,6 +1,10 @@
 package tracee
 
-import "github.com/fentry-dev/fentry/internal/format"
+import (
+	"bytes"
+
+	"github.com/fentry-dev/fentry/internal/format"
+)
 
 // Switching functions, of which there can be 200,000: eight at a time, as a byte says all about one.
 
@@ -41,6 +45,42 @@ func (f *flip) one(b byte, id uint32) byte {
 	return byte(f.eight(uint64(b)))
 }
 
+// A stretch is switches that are all alike, as those of most functions are: they are looked at as fast as they are copied.
+type stretch struct {
+	was, now uint64 // of eight
+	again    int    // how often these have come in a row
+	from, to [switchStretch]byte
+	is       bool // from and to are these
+}
+
+const (
+	switchStretch = 512
+	manyAlike     = 32 // eights in a row, from which on it pays
+)
+
+// follow is told of eight switches, and what becomes of them.
+func (s *stretch) follow(was, now uint64) {
+	if was != s.was || now != s.now || s.again == 0 {
+		s.was, s.now, s.again, s.is = was, now, 0, false
+	}
+	if s.again++; s.again < manyAlike || s.is {
+		return
+	}
+	for i := 0; i < switchStretch; i += 8 {
+		le.PutUint64(s.from[i:], was)
+		le.PutUint64(s.to[i:], now)
+	}
+	s.is = true
+}
+
+// turn switches functions at the beginning of b that are like those before. It returns how many.
+func (s *stretch) turn(b []byte) (n int) {
+	for s.is && len(b)-n >= switchStretch && bytes.Equal(b[n:n+switchStretch], s.from[:]) {
+		n += copy(b[n:], s.to[:])
+	}
+	return n
+}
+
 // all switches functions, the first of which has an id, in place, and has what changes written, in few pieces.
 func (f *flip) all(b []byte, id uint32, write func(begin, end int) error) error {
 	begin, end := -1, 0 // of what is to be written
@@ -56,9 +96,20 @@ func (f *flip) all(b []byte, id uint32, write func(begin, end int) error) error 
 		return err
 	}
 	i := 0
+	var alike stretch
 	for ; f.on == nil && i+8 <= len(b); i += 8 {
+		if n := alike.turn(b[i:]); n > 0 {
+			if alike.now != alike.was {
+				if err := changed(i, i+n); err != nil {
+					return err
+				}
+			}
+			i += n - 8
+			continue
+		}
 		was := le.Uint64(b[i:])
 		now := f.eight(was)
+		alike.follow(was, now)
 		if now == was {
 			continue
 		}

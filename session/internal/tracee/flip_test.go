@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"testing"
 	"unsafe"
 
@@ -32,9 +33,19 @@ func switchedSlowly(b byte, armed uint32, on, costly bool) byte {
 func TestFlip(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for round := range 2000 {
-		b := make([]byte, rnd.IntN(300))
+		b, alike := make([]byte, rnd.IntN(300)), 0
+		if round%5 == 0 {
+			b = make([]byte, rnd.IntN(20*switchStretch))
+		}
 		for i := range b {
+			if alike--; alike > 0 {
+				b[i] = b[i-1]
+				continue
+			}
 			b[i] = byte(rnd.IntN(32))
+			if round%10 == 0 {
+				alike = rnd.IntN(10 * switchStretch)
+			}
 			if round%3 == 0 {
 				b[i] &= format.SwitchOn | format.SwitchActs
 			}
@@ -64,20 +75,50 @@ func TestFlip(t *testing.T) {
 	}
 }
 
-// BenchmarkSwitch switches all functions of an image off and on, in the memory of this process, as in that of another.
-func BenchmarkSwitch(b *testing.B) {
+// The switches of a large image are all switched, in several steps.
+func TestTurnLarge(t *testing.T) {
+	const n = 2*switchStep + 5
+	switches, r, im := switchable(t, n)
+	for i := range switches {
+		switches[i] = byte(i/1000) & (format.SwitchOn | format.SwitchActs | format.SwitchCostly)
+	}
+	was := bytes.Clone(switches)
+	if err := r.turn(&turn{im: im, f: flip{armed: format.ArmedPaused}}, r.put); err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range switches {
+		if want := switchedSlowly(was[i], format.ArmedPaused, true, false); b != want {
+			t.Fatalf("switch %d: %#x, want %#x", i, b, want)
+		}
+	}
+	im.switches = 8
+	if err := r.turn(&turn{im: im, f: flip{armed: format.ArmedOn}}, r.put); err == nil {
+		t.Error("switched where nothing is")
+	}
+}
+
+// switchable is an image of so many functions in this process, as it is one in another.
+func switchable(t testing.TB, n int) ([]byte, *Runtime, *RuntimeImage) {
+	t.Helper()
 	mem, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
-	defer mem.Close()
+	switches, words := bytes.Repeat([]byte{format.SwitchOn}, n), make([]byte, wSyscalls+4)
+	t.Cleanup(func() {
+		mem.Close()
+		runtime.KeepAlive(words)
+		runtime.KeepAlive(switches)
+	})
+	return switches, newRuntime(&Process{pid: os.Getpid(), mem: mem}, nil), &RuntimeImage{Sites: n,
+		switches: uint64(uintptr(unsafe.Pointer(&switches[0]))), words: uint64(uintptr(unsafe.Pointer(&words[0])))}
+}
+
+// BenchmarkSwitch switches all functions of an image off and on, in the memory of this process, as in that of another.
+func BenchmarkSwitch(b *testing.B) {
 	for _, n := range []int{1000, 200_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			switches := bytes.Repeat([]byte{format.SwitchOn}, n)
-			r := newRuntime(&Process{pid: os.Getpid(), mem: mem}, nil)
-			words := make([]byte, wSyscalls+4)
-			im := &RuntimeImage{Sites: n, switches: uint64(uintptr(unsafe.Pointer(&switches[0]))),
-				words: uint64(uintptr(unsafe.Pointer(&words[0])))}
+			switches, r, im := switchable(b, n)
 			i := 0
 			for b.Loop() {
 				if err := r.turn(&turn{im: im, f: flip{armed: []uint32{format.ArmedPaused, format.ArmedOn}[i%2]}}, r.put); err != nil {
