@@ -85,7 +85,7 @@ static void limit(const struct change *to)
 			frames_adopt(c);
 		stacks_extended();
 	}
-	frames_limit(to->depth, to->threshold, counter_hz());
+	frames_limit(to->depth, to->threshold, to->threshold ? counter_hz() : 0);
 	for (struct image *m = images_first(); m; m = m->next) {
 		if (to->flags & CHANGE_ROOTS && (m->next_roots || !to->roots))
 			image_take_roots(m);

@@ -84,18 +84,21 @@ hidden i64 allocate_ids(u64 image, u32 count)
 _Static_assert(FT_R_FIRST % 8 == 0 && FT_R_COUNT == FT_R_FIRST + 4, "set at once");
 
 /* counter_hz is how many times a second the counter ticks: what the trace says, or
-   measured, to 1 in 10000 or so. */
+   measured, to 1 in 10000 or so, and once: all threads can be stopped meanwhile. */
 hidden u64 counter_hz(void)
 {
+	static u64 measured;
 	u64 hz = source.header ? *HEADER(u64, FT_H_COUNTER_HZ) : 0;
 	if (!hz)
 		hz = counter_frequency();
-	if (hz)
+	if (hz || (hz = load(&measured)))
 		return hz;
 	u64 t0 = clock_ns(CLOCK_MONOTONIC_), c0 = counter(), t, c1;
 	do {
 		t = clock_ns(CLOCK_MONOTONIC_);
 		c1 = counter();
-	} while (t - t0 < 3000000);
-	return (c1 - c0) * 1000 / ((t - t0) / 1000) * 1000;
+	} while (t - t0 < 1000000);
+	hz = (c1 - c0) * 1000000 / (t - t0) * 1000;
+	store(&measured, hz);
+	return hz;
 }

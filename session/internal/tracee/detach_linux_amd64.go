@@ -512,10 +512,8 @@ func interrupted(mem *Process, at uint64) bool {
 func (a *Attachment) quit(r *remote, stack remoteStack) (bool, error) {
 	home := a.images[0]
 	run := home.m.Running
-	if r.connect(stack.lo+remoteRoom) != nil { // perhaps it has no room for one more descriptor: then it takes longer
-		if err := r.hangUp(); err != nil {
-			return false, err
-		}
+	if err := r.connected(stack); err != nil {
+		return false, err
 	}
 	left, err := r.run(stack, home.bias+run.Remote, home.bias+run.Leave, stack.hi-PageSize, uint64(len(a.images)))
 	if err == nil {

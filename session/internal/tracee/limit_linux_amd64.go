@@ -233,6 +233,11 @@ func (r *Runtime) Limit(l Limits) error {
 	if r.at(format.MeetingORemote) == 0 {
 		return ErrNoRuntime
 	}
+	for i := range r.Images {
+		if _, err := l.rootsOf(&r.Images[i]); err != nil {
+			return err
+		}
+	}
 	ts, err := r.threads()
 	if err != nil {
 		return err
@@ -298,7 +303,7 @@ func (r *Runtime) change(rem *remote, l *Limits) error {
 		le.PutUint32(order[format.ChangeORoots:], uint32(len(r.Images)))
 		for i := range r.Images {
 			im := &r.Images[i]
-			is, err := l.Roots(im.ID)
+			bits, err := l.rootsOf(im)
 			if err != nil {
 				return err
 			}
@@ -306,7 +311,7 @@ func (r *Runtime) change(rem *remote, l *Limits) error {
 			le.PutUint64(e[format.ChangedRootsOImage:], im.state)
 			le.PutUint64(e[format.ChangedRootsOBitmap:], uint64(len(bitmaps))) // from where they begin, for now
 			order = append(order, e[:]...)
-			bitmaps = append(bitmaps, bitmap(im.Sites, is)...)
+			bitmaps = append(bitmaps, bits...)
 		}
 	}
 	var acts acting
@@ -377,6 +382,26 @@ func (r *Runtime) leadRoutines(l *Limits) error {
 		}
 	}
 	return nil
+}
+
+// rootsOf is which functions of an image are roots, as a bitmap: of a large program it takes long to make, so that is done before
+// anybody is stopped, but for images that have come since.
+func (l *Limits) rootsOf(im *RuntimeImage) ([]byte, error) {
+	if l.Roots == nil {
+		return nil, nil
+	}
+	if b := l.bitmaps[im.ID]; len(b) == im.Sites/8+1 {
+		return b, nil
+	}
+	is, err := l.Roots(im.ID)
+	if err != nil {
+		return nil, err
+	}
+	if l.bitmaps == nil {
+		l.bitmaps = make(map[uint64][]byte)
+	}
+	l.bitmaps[im.ID] = bitmap(im.Sites, is)
+	return l.bitmaps[im.ID], nil
 }
 
 // bitmap has a bit for each function of an image, by local id, that is chosen.

@@ -2,6 +2,7 @@ package tracee
 
 import (
 	"errors"
+	"fmt"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,8 +39,22 @@ func (r *remote) connect(room uint64) error {
 		return err
 	}
 	r.line, r.back.socket, r.back.room = line, int(theirs), room+handByte
+	r.follow = r.filtered()
 	return r.back.write()
 }
+
+// connected makes a line for a routine, if that can be had: perhaps the process has no room for one more descriptor. Then the
+// routine takes longer. All threads are stopped.
+func (r *remote) connected(stack remoteStack) error {
+	if r.filtered() || r.connect(stack.lo+remoteRoom) == nil {
+		return nil
+	}
+	return r.hangUp()
+}
+
+// filtered tells whether the thread's system calls are filtered: if the recorder is killed, it would be ended by those that it
+// makes on a line.
+func (r *remote) filtered() bool { return seccomp(fmt.Sprintf("/proc/%d/task/%d", r.pid, r.t.pid)) }
 
 // hangUp ends the line, and has the process close what it was given.
 func (r *remote) hangUp() (err error) {

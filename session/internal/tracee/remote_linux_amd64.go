@@ -30,7 +30,9 @@ type remote struct {
 	t    *thread
 	back *lifeline
 	mask uint64
-	line int // by which the thread says that it comes from a routine (connect); -1: it is followed
+	line int // by which the thread says that it comes from a routine (connect); -1: there is none
+
+	follow bool // it says nothing, and is followed
 }
 
 // remoteLimit bounds for how long a call may wait. A thread that waits for a processor gets remoteTries of it: how long
@@ -234,6 +236,7 @@ func (r *remote) run(s remoteStack, entry, routine, sp uint64, args ...uint64) (
 	if err := r.t.WriteAt(make([]byte, 16), s.lo); err != nil {
 		return 0, err
 	}
+	said := r.line >= 0 && !r.follow
 	var a [2]uint64
 	copy(a[:], args)
 	err = r.lead(func(regs *registers) {
@@ -242,14 +245,14 @@ func (r *remote) run(s remoteStack, entry, routine, sp uint64, args ...uint64) (
 		regs.Eflags &^= directionAndTrap
 		regs.Rsp, regs.Rbx, regs.Rdi, regs.Rsi = sp, s.lo, a[0], a[1]
 		regs.R12, regs.R13 = routine, r.back.start()
-		if r.line >= 0 {
+		if said {
 			regs.R13 = r.back.say()
 		}
 	})
 	if err != nil {
 		return 0, err
 	}
-	if r.line >= 0 {
+	if said {
 		err = r.hear()
 	} else {
 		err = r.goBack()

@@ -410,6 +410,8 @@ type Limits struct {
 	// SetActs: from now on this is done at calls of functions, by local id, besides what was planned.
 	SetActs bool
 	Acts    func(image uint64) map[uint32][]patch.Act
+
+	bitmaps map[uint64][]byte // of Roots, by image
 }
 
 // ErrInside: there was always a thread in the runtime, which it does not leave, so nothing was changed.
