@@ -3,6 +3,7 @@ package tracee
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -39,6 +40,7 @@ type placedActs struct {
 	counts uint64
 	all    []stub.Action
 	exits  map[uint32]bool // functions at whose returns something is done; in it: they have actions
+	ids    []uint32        // functions that have actions, or had some, in their order
 }
 
 // placeActs makes new tables for all images that have other actions now.
@@ -74,10 +76,11 @@ func (r *Runtime) placeActs(rem *remote, l *Limits, to *acting) error {
 			b, all = t.Encode() // it says where it is
 		}
 		p.all = all
-		to.placed = append(to.placed, p)
 		for _, a := range all {
 			p.exits[a.ID] = p.exits[a.ID] || a.Kind.AtExit(a.Value)
 		}
+		p.ids = functionsOf(im, all, was)
+		to.placed = append(to.placed, p)
 		if p.at == 0 {
 			continue
 		}
@@ -87,6 +90,19 @@ func (r *Runtime) placeActs(rem *remote, l *Limits, to *acting) error {
 		}
 	}
 	return nil
+}
+
+// functionsOf are those of an image that actions are of, in their order.
+func functionsOf(im *RuntimeImage, actions ...[]stub.Action) (ids []uint32) {
+	for _, all := range actions {
+		for _, a := range all {
+			if a.ID != 0 && int(a.ID) <= im.Sites {
+				ids = append(ids, a.ID)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // appendCounts appends how often actions were done, which are the same as before.
@@ -182,14 +198,31 @@ func (r *Runtime) leadThunks(a *acting) error {
 	return nil
 }
 
-// routes are what thunks of an image call: what leads to actions, by what does not, and the other way round.
-type routes struct {
-	there, back map[uint64]uint64
+// routesOf finds them. An image was planned with limits or without, which its thunks tell that have no actions. Of a large program
+// these are many, so they are looked at before anybody is stopped, but for images that have come since.
+func (r *Runtime) routesOf(im *RuntimeImage) (*routes, error) {
+	key := routesKey{im.ID, im.Loaded, im.thunks, im.thunkSize}
+	if w := r.routes[key]; w != nil {
+		return w, nil
+	}
+	w, err := r.findRoutes(im)
+	if err == nil && r.routes == nil {
+		r.routes = make(map[routesKey]*routes)
+	}
+	if err == nil {
+		r.routes[key] = w
+	}
+	return w, err
 }
 
-// routesOf finds them. An image was planned with limits or without, which its thunks tell that have no actions.
-func (r *Runtime) routesOf(im *RuntimeImage) (*routes, error) {
+func (r *Runtime) findRoutes(im *RuntimeImage) (*routes, error) {
 	all, err := r.detoursOf(im)
+	if err == nil && len(all) == 0 {
+		err = ErrActs
+	}
+	if err != nil {
+		return nil, err
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -210,11 +243,13 @@ func (r *Runtime) routesOf(im *RuntimeImage) (*routes, error) {
 	return &w, err
 }
 
+var errThunks = errors.New("they make no sense")
+
 // eachThunks reads the thunks of an image, many at once, in their order.
 func (r *Runtime) eachThunks(im *RuntimeImage, do func(thunks []byte, addr uint64) error) error {
 	const step = 1 << 14
 	if im.thunkSize < amd64.ThunkExitEnd {
-		return errors.New("they make no sense")
+		return errThunks
 	}
 	thunks := make([]byte, min(im.Sites, step)*im.thunkSize)
 	for first := 0; first < im.Sites; first += step {
@@ -240,22 +275,41 @@ func (r *Runtime) leadThunksOf(p *placedActs) error {
 	if err != nil {
 		return err
 	}
-	return r.eachThunks(p.im, func(thunks []byte, addr uint64) error {
-		begin, end := -1, 0
-		size := p.im.thunkSize
-		for at := 0; at < len(thunks); at += size {
-			exit, acts := p.exits[uint32((addr+uint64(at)-p.im.thunks)/uint64(size)+1)]
-			if w.lead(thunks[at:at+size], addr+uint64(at), acts, exit) {
-				if end = at + size; begin < 0 {
-					begin = at
-				}
-			}
+	if p.im.thunkSize < amd64.ThunkExitEnd {
+		return errThunks
+	}
+	const gap, most = 64, 1 << 14 // thunks: closer ones are read together, but not too many
+	for ids := p.ids; len(ids) > 0; {
+		n := 1
+		for n < len(ids) && ids[n]-ids[n-1] < gap && ids[n]-ids[0] < most {
+			n++
 		}
-		if begin < 0 {
-			return nil
+		if err := r.leadSome(p, w, ids[:n]); err != nil {
+			return err
 		}
-		return r.t.WriteAt(thunks[begin:end], addr+uint64(begin))
-	})
+		ids = ids[n:]
+	}
+	return nil
+}
+
+// leadSome does so for functions that are close to each other.
+func (r *Runtime) leadSome(p *placedActs, w *routes, ids []uint32) error {
+	size := uint64(p.im.thunkSize)
+	first := p.im.thunks + uint64(ids[0]-1)*size
+	thunks := make([]byte, uint64(ids[len(ids)-1]-ids[0]+1)*size)
+	if err := r.t.ReadAt(thunks, first); err != nil {
+		return err
+	}
+	changed := false
+	for _, id := range ids {
+		at := uint64(id-ids[0]) * size
+		exit, acts := p.exits[id]
+		changed = w.lead(thunks[at:at+size], first+at, acts, exit) || changed
+	}
+	if !changed {
+		return nil
+	}
+	return r.t.WriteAt(thunks, first)
 }
 
 // lead changes a thunk, and reports whether that is another one now.

@@ -237,6 +237,9 @@ func (r *Runtime) Limit(l Limits) error {
 		if _, err := l.rootsOf(&r.Images[i]); err != nil {
 			return err
 		}
+		if l.SetActs && len(l.Acts(r.Images[i].ID)) > 0 {
+			_, _ = r.routesOf(&r.Images[i]) // an error comes again
+		}
 	}
 	ts, err := r.threads()
 	if err != nil {

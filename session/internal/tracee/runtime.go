@@ -33,12 +33,24 @@ type Runtime struct {
 	Images []RuntimeImage // newest first
 
 	switches []byte // room for turn
+	routes   map[routesKey]*routes
 
 	put func(b []byte, addr uint64) error // into the memory of images
 
 	t    *Process
 	aux  []byte // of the program that it runs
 	page [format.MeetingSize]byte
+}
+
+// routes are what thunks of an image call: what leads to actions, by what does not, and the other way round.
+type routes struct {
+	there, back map[uint64]uint64
+}
+
+// A routesKey is an image, as it was loaded.
+type routesKey struct {
+	id, loaded, thunks uint64
+	thunkSize          int
 }
 
 // A RuntimeImage is an image that it traces. Addresses are the process's.
