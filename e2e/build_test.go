@@ -69,6 +69,7 @@ var (
 		{name: "arm64-before", compiler: "gcc", cflags: []string{"-fpatchable-function-entry=4,2", "-mno-outline-atomics"}, links: allLinks, target: arm64, cpu: "cortex-a53"},
 		{name: "arm64-clang", compiler: "clang", cflags: []string{"-fpatchable-function-entry=2"}, links: allLinks, target: arm64},
 		{name: "arm64-clangbti", compiler: "clang", cflags: []string{"-fpatchable-function-entry=2", "-mbranch-protection=standard"}, links: allLinks, target: arm64, cpu: testtool.NewARM64},
+		{name: "arm64-untabled", compiler: "gcc", cflags: untabled, links: allLinks[:2], target: arm64, plain: true},
 	}
 	links = []link{
 		{name: "pie", cflags: []string{"-fPIE"}, ldflags: []string{"-pie"}},

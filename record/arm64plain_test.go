@@ -13,7 +13,13 @@ func TestPlainARM64(t *testing.T) {
 	start := afn("_start", "udf #0") + ".p2align 4\n"
 	// stripped is a function that only unwind tables tell of.
 	stripped := func(body string) string { return ".p2align 4\n.cfi_startproc\n" + body + "\n.cfi_endproc\n" }
+	// bare is a function without unwind information.
+	bare := func(name, body string) string {
+		return fmt.Sprintf(".type %[1]s,%%function\n%[1]s:\n%[2]s\n.size %[1]s,.-%[1]s\n", name, body)
+	}
 	const (
+		push    = "stp x29, x30, [sp, #-32]!\n"
+		pop     = "ldp x29, x30, [sp], #32\n"
 		frame   = "stp x29, x30, [sp, #-32]!\n.cfi_def_cfa_offset 32\n.cfi_offset 29, -32\n.cfi_offset 30, -24\n"
 		unframe = "ldp x29, x30, [sp], #32\n.cfi_restore 30\n.cfi_restore 29\n.cfi_def_cfa_offset 0\n"
 		// As clang has it without -fasynchronous-unwind-tables: rows from the end of the prologue on.
@@ -95,15 +101,38 @@ func TestPlainARM64(t *testing.T) {
 			want: "f:  +0 lr",
 		},
 		{
-			name: "unwind information: none, of a signal frame, of a frame that is there",
-			text: ".type f,%function\nf: mov x0, x1\nret\n.size f,.-f\n" + afn("g", ".cfi_signal_frame\n"+other) +
+			name: "unwind information: none, which is followed instead; of a signal frame, of a frame that is there",
+			text: bare("f", other) + afn("g", ".cfi_signal_frame\n"+other) +
 				afn("h", ".cfi_def_cfa_offset 16\n"+other) + afn("i", ".cfi_undefined 30\n"+other),
-			want: "f: no-unwind-info +0 lr\ng: unusual-unwind-info +0 lr\nh: cold-part +0 lr\ni: unusual-unwind-info +0 lr",
+			want: "f:  +0 lr\ng: unusual-unwind-info +0 lr\nh: cold-part +0 lr\ni: unusual-unwind-info +0 lr",
 		},
 		{
-			name: "code that runs on: as a tail call, and with a frame",
-			text: afn("f", "mov x0, x1") + afn("g", other) + afn("h", frame+"mov x0, x1") + afn("i", other),
-			want: "f:  +0 lr\ng:  +0 lr\nh:  +0 lr\ni: jump-into-site +0 lr",
+			name: "no unwind information: the stack not as it came, a return address that is read, not restored, one that is saved by turns",
+			text: bare("f", "mov x0, x1\nsub sp, sp, #16\nret") + bare("g", "mov x0, x30\nret") +
+				bare("h", "mov x0, x1\n"+push+"bl f\nadd sp, sp, #32\nret") +
+				bare("i", "cbz x0, 1f\n"+push+"bl f\n"+pop+"1: ret") + bare("j", "mov x0, x1\n"+push+"ldr x0, [sp, #8]\n"+pop+"ret"),
+			want: "f: no-unwind-info +0 lr\ng: reads-return-address +0 lr\nh: no-unwind-info +0 lr\ni:  +0 lr\nj: reads-return-address +0 lr",
+		},
+		{
+			name: "no unwind information: parts, jumped to with a frame, by functions with and without; a tail call",
+			text: bare("f", "mov x0, x1\n"+push+"b f2") + bare("f2", "mov x0, x1\n"+pop+"ret") +
+				afn("g", frame+"b g2") + bare("g2", "mov x0, x1\nret") + bare("h", "mov x0, x1\nb h2") + bare("h2", other),
+			want: "f:  +0 lr\nf2: no-unwind-info +0 lr\ng:  +0 lr\ng2: no-unwind-info +0 lr\nh:  +0 lr\nh2:  +0 lr",
+		},
+		{
+			name: "nothing lists a function: one that is called, by another such one, too, also from a switch; one whose address is taken",
+			text: afn("f", frame+"bl unlisted1\nadr x0, unlisted3\n"+unframe+"ret") + ".rept 150\nnop\n.endr\n.p2align 4\n" +
+				"unlisted1: mov x1, x0\n" + push + "cmp w0, #1\nb.hi 2f\nadrp x3, table\nadd x3, x3, :lo12:table\n" +
+				"ldrb w0, [x3, w0, uxtw]\nadr x3, 1f\nadd x0, x3, w0, sxtb #2\nbr x0\n1: b 2f\n3: bl unlisted2\n2: " + pop + "ret\n.p2align 4\n" +
+				"unlisted2: mov x2, x0\nret\n.p2align 4\nunlisted3: mov x3, x0\nret\n.p2align 4\nunlisted4: mov x4, x0\nret\n" +
+				".section .rodata\ntable: .byte 0, 1\n.text\n",
+			want: "1:  +0 lr\n2:  +0 lr\n3: unknown-entry +0 lr\nf:  +0 lr",
+		},
+		{
+			name: "code that runs on: as a tail call, and with a frame; into zeros it does not",
+			text: afn("f", "mov x0, x1") + afn("g", other) + afn("h", frame+"mov x0, x1") + afn("i", other) +
+				afn("j", frame+"isb\n.word 0") + afn("k", other),
+			want: "f:  +0 lr\ng:  +0 lr\nh:  +0 lr\ni: jump-into-site +0 lr\nj:  +0 lr\nk:  +0 lr",
 		},
 		{
 			name: "only jumped to: nothing in use, by a condition, jumping back, with something in x16 on one way",
@@ -126,7 +155,7 @@ func TestPlainARM64(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			img := onARM64.asm(t, ".text\n"+start+tt.text, append([]string{"-static", "-no-pie", "-march=armv8.5-a"}, strings.Fields(tt.args)...)...)
+			img := onARM64.asm(t, ".section .interp,\"a\"\n.asciz \"/lib/ld.so\"\n.text\n"+start+tt.text, append([]string{"-static", "-no-pie", "-march=armv8.5-a"}, strings.Fields(tt.args)...)...)
 			want := strings.Split(tt.want, "\n")
 			names := map[string]bool{}
 			for _, w := range want {

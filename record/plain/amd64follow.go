@@ -5,26 +5,14 @@ import (
 
 	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
-	"github.com/fentry-dev/fentry/record/code"
 )
 
 // amd64Follower follows functions of x86-64.
 type amd64Follower struct {
-	f     *Finder
-	text  code.Text
-	joins joins
-
-	i          int // of the function
-	start, end uint64
-	seen       map[uint64]stackFrame // of instructions
-	todo       []uint64
-	facts      fact
+	following[stackFrame]
 	dispatched []uint64   // where its jumps by tables go, once they have been looked for
 	from       stackFrame // with which frame they have gone there
 }
-
-// maxOutside bounds how many instructions are followed that are no function's, or another one's.
-const maxOutside = 512
 
 // stackFrame says where the stack pointer and a frame pointer are, below the CFA: 8 at the first instruction.
 type stackFrame struct {
@@ -37,8 +25,8 @@ type stackFrame struct {
 	held bool // the register has it
 }
 
-// common is what two frames of the same depth have in common.
-func (s stackFrame) common(o stackFrame) stackFrame {
+// common: two ways must agree about the stack pointer; a frame pointer is known if both know it.
+func (s stackFrame) common(o stackFrame) (stackFrame, bool) {
 	out := stackFrame{depth: s.depth}
 	if s.framed && o.framed && s.rbp == o.rbp {
 		out.rbp, out.framed = s.rbp, true
@@ -46,36 +34,27 @@ func (s stackFrame) common(o stackFrame) stackFrame {
 	if s.args == o.args {
 		out.args, out.held = s.args, s.held && o.held
 	}
-	return out
+	return out, s.depth == o.depth
 }
 
-// unknown is more than a frame has.
-const unknown = 1 << 40
-
-// atEntry reports whether the stack is as callers leave it.
 func (s stackFrame) atEntry() bool { return s.depth == 8 }
 
-func (amd64Machine) follower(f *Finder) follower { return &amd64Follower{f: f, text: *f.text} }
-
-func (w *amd64Follower) joined() joins { return w.joins }
+func (amd64Machine) follower(f *Finder) follower {
+	return &amd64Follower{following: following[stackFrame]{f: f, text: *f.text}}
+}
 
 func (w *amd64Follower) follow(i int) (fact, bool) {
-	w.i, w.start, w.end, w.facts = i, w.f.funcs[i].Addr, w.f.end(i), 0
-	w.seen, w.todo, w.dispatched = map[uint64]stackFrame{}, w.todo[:0], nil
-	bound, ok := int(w.end-w.start)+maxOutside, w.reach(w.start, stackFrame{depth: 8})
-	for ok && len(w.todo) > 0 {
-		at := w.todo[len(w.todo)-1]
-		w.todo = w.todo[:len(w.todo)-1]
-		ok = len(w.seen) <= bound && w.inst(at)
-	}
+	w.begin(i, stackFrame{depth: 8})
+	w.dispatched = nil
+	ok := w.run(w.inst)
 	if !ok {
-		w.leaves()
+		w.lost()
 	}
 	return w.facts, ok
 }
 
-// leaves notes where a function that is not understood jumps to: whatever its frame is there.
-func (w *amd64Follower) leaves() {
+// lost notes where a function that is not understood jumps to.
+func (w *amd64Follower) lost() {
 	b := w.text.Range(w.start, w.end)
 	for at := 0; at < len(b); {
 		in, err := amd64.Decode(b[at:])
@@ -84,38 +63,10 @@ func (w *amd64Follower) leaves() {
 			continue
 		}
 		if in.PCRel == amd64.PCRelBranch && in.Op != amd64.Call {
-			if t := in.Target(w.start + uint64(at)); !w.inside(t) {
-				w.joins.maybe = append(w.joins.maybe, t)
-			}
+			w.leaves(in.Target(w.start + uint64(at)))
 		}
 		at += in.Len
 	}
-}
-
-func (w *amd64Follower) inside(addr uint64) bool { return addr >= w.start && addr < w.end }
-
-// reach notes that an instruction is reached with a frame. Two ways to it must agree about the stack pointer; a frame
-// pointer is known if both know it.
-func (w *amd64Follower) reach(addr uint64, s stackFrame) bool {
-	if addr != w.start && w.f.begins(addr) {
-		if s.atEntry() {
-			return true // a tail call
-		}
-		w.joins.framed = append(w.joins.framed, addr)
-	}
-	had, ok := w.seen[addr]
-	switch {
-	case !ok:
-	case had.depth != s.depth:
-		return false
-	default:
-		if s = s.common(had); s == had {
-			return true
-		}
-	}
-	w.seen[addr] = s
-	w.todo = append(w.todo, addr)
-	return true
 }
 
 // inst follows one instruction.
@@ -161,8 +112,7 @@ func (w *amd64Follower) inst(pc uint64) bool {
 // behindCall goes on behind a call. One at the end of a function, or of a part of it, does not return.
 func (w *amd64Follower) behindCall(next uint64, s stackFrame) bool {
 	s.held = s.held && s.args-1 != argsRegister
-	k := w.f.containing(next - 1)
-	return k >= 0 && next == w.f.end(k) || w.reach(next, s)
+	return w.endsBehind(next) || w.reach(next, s)
 }
 
 // dispatch follows a jump to an address in a register or in memory. If nothing is on the stack it can be a tail call.

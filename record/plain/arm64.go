@@ -27,12 +27,6 @@ const (
 
 func (arm64Machine) sweeper() sweeper { return new(arm64Sweep) }
 
-func (arm64Machine) follower(*Finder) follower { return nil }
-
-func (arm64Machine) explorer(*Finder) explorer { return nil }
-
-func (arm64Machine) padding([]byte) bool { return false }
-
 func (arm64Machine) align() uint64 { return arm64.InstLen }
 
 func (arm64Machine) startsAtEntry(c *ehframe.CIE) bool {

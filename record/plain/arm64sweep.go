@@ -71,7 +71,7 @@ func (s *arm64Sweep) unit(d *decoder, b []byte) {
 			s.holds, s.sp, s.spKnown = s.indirect, max(s.sp, s.deep), !s.dynamic
 			s.seen[i].ends = true
 		}
-		if in.Op != arm64.Nop && in.Word != 0 {
+		if in.Op != arm64.Nop {
 			last, lastAt = in, at
 		}
 	}
@@ -240,10 +240,7 @@ func (s *arm64Sweep) writes(in arm64.Inst, a *arm64.Access, access bool) bool {
 		}
 		return false
 	}
-	w := in.Word
-	op := w >> 25 & 15
-	indexed := w&0x3f200c00 == 0x38200800 && w>>22&3 != 0 // loads with a register as the index
-	return w&31 == 30 && (op>>1 == 4 || op&7 == 5 || indexed)
+	return arm64Replaces(in.Word)
 }
 
 // follow takes what a row says of the stack pointer and the frame pointer.

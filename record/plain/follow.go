@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/fentry-dev/fentry/internal/parallel"
+	"github.com/fentry-dev/fentry/record/code"
 )
 
 // Functions without unwind tables.
@@ -99,4 +100,84 @@ type follower interface {
 	follow(i int) (fact, bool)
 	// joined is where they jump to.
 	joined() joins
+}
+
+// maxOutside bounds how many instructions are followed that are no function's, or another one's.
+const maxOutside = 512
+
+// unknown is more than a frame has.
+const unknown = 1 << 40
+
+// frame is what is known of the stack and the return address before an instruction.
+type frame[S any] interface {
+	comparable
+	// atEntry reports whether the stack and the return address are as callers leave them.
+	atEntry() bool
+	// common is what two ways to an instruction have in common; false: they cannot both lead there.
+	common(S) (S, bool)
+}
+
+// following is the following of one function after another, on any machine.
+type following[S frame[S]] struct {
+	f     *Finder
+	text  code.Text
+	joins joins
+
+	start, end uint64
+	seen       map[uint64]S // of instructions
+	todo       []uint64
+	facts      fact
+}
+
+func (w *following[S]) joined() joins { return w.joins }
+
+// begin is at the first instruction of a function.
+func (w *following[S]) begin(i int, s S) {
+	w.start, w.end, w.facts = w.f.funcs[i].Addr, w.f.end(i), 0
+	w.seen, w.todo = map[uint64]S{w.start: s}, append(w.todo[:0], w.start)
+}
+
+// run follows all instructions that have been reached.
+func (w *following[S]) run(inst func(pc uint64) bool) bool {
+	for bound := int(w.end-w.start) + maxOutside; len(w.todo) > 0; {
+		at := w.todo[len(w.todo)-1]
+		w.todo = w.todo[:len(w.todo)-1]
+		if len(w.seen) > bound || !inst(at) {
+			return false
+		}
+	}
+	return true
+}
+
+// leaves notes that a function which is not understood jumps to an address: whatever its frame is there.
+func (w *following[S]) leaves(to uint64) {
+	if !w.inside(to) {
+		w.joins.maybe = append(w.joins.maybe, to)
+	}
+}
+
+func (w *following[S]) inside(addr uint64) bool { return addr >= w.start && addr < w.end }
+
+// reach notes that an instruction is reached with a frame. Two ways to it must agree.
+func (w *following[S]) reach(addr uint64, s S) bool {
+	if addr != w.start && w.f.begins(addr) {
+		if s.atEntry() {
+			return true // a tail call
+		}
+		w.joins.framed = append(w.joins.framed, addr)
+	}
+	if had, ok := w.seen[addr]; ok {
+		if s, ok = s.common(had); !ok || s == had {
+			return ok
+		}
+	}
+	w.seen[addr] = s
+	w.todo = append(w.todo, addr)
+	return true
+}
+
+// endsBehind reports whether a function, or a part of it, ends behind a call: then that does not return.
+func (w *following[S]) endsBehind(next uint64) bool {
+	k := w.f.containing(next - 1)
+	return k >= 0 && next == w.f.end(k)
 }
