@@ -46,7 +46,7 @@ func (t *Process) Inject(m *patch.Memory, again bool) error {
 		return err
 	}
 	// All old bytes are compared before anything is changed.
-	image := arch.Moved{Memory: t, Bias: bias}
+	image := arch.Moved{Memory: stopped{t}, Bias: bias}
 	if err := arch.Compare(image, PageSize, arch.All(m.Edits)); err != nil {
 		return err
 	}

@@ -39,6 +39,12 @@ func (t *Process) readQuickly(b []byte, addr uint64) error {
 	return t.ReadAt(b, addr)
 }
 
+// stopped is the memory of a process that is stopped, so that its number is its own.
+type stopped struct{ *Process }
+
+// ReadAt copies from address addr to b.
+func (s stopped) ReadAt(b []byte, addr uint64) error { return s.readQuickly(b, addr) }
+
 // WriteAt copies b to address addr of the process.
 func (t *Process) WriteAt(b []byte, addr uint64) error {
 	var err error
