@@ -214,7 +214,7 @@ func TestInstalledWide(t *testing.T) {
 			}
 			same := 0
 			for _, args := range [][]string{{"--version"}, {"--help"}, {}} {
-				in := invocation{argv: append([]string{filepath.Base(file)}, args...), timeout: 20 * time.Second}
+				in := invocation{argv: append([]string{filepath.Base(file)}, args...), timeout: 2 * time.Minute} // for more than 100 MB
 				if in.compare(t, file, false) {
 					same++
 				}

@@ -109,6 +109,9 @@ func TestSystemLibrariesWide(t *testing.T) {
 	}
 	dir, patched := patchLibraries(t, target{}, systemLibraries)
 	for _, file := range systemPrograms(400) {
+		if strings.HasPrefix(filepath.Base(file), "ld-linux") {
+			continue // it says where it looks for libraries
+		}
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
 			for _, args := range [][]string{{"--version"}, {"--help"}, {}} {
