@@ -18,8 +18,8 @@ func TestScale(t *testing.T) {
 				t.Errorf("%v Hz: %d ns are %d ticks", hz, ns, k)
 			}
 		}
-		if c.Span(s.from[3]) < 1000 || c.Span(s.from[3]-1) >= 1000 {
-			t.Errorf("%v Hz: no part begins at 1 us, but at %d ticks", hz, s.from[3])
+		if c.Span(s.from[4]) < 1000 || c.Span(s.from[4]-1) >= 1000 {
+			t.Errorf("%v Hz: no part begins at 1 us, but at %d ticks", hz, s.from[4])
 		}
 		for range 10_000 {
 			ticks := rng.Uint64() >> rng.IntN(64)
