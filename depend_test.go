@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"arguments": {"internal/format", "internal/safetext"},
 	"record": {"elfio", "arch", "arch/amd64", "arch/arm64", "record/code", "record/golang", "record/plain", "symbol",
 		"internal/bigslice", "internal/parallel"},
-	"record/golang":  {"elfio", "arch/amd64", "arguments"},
+	"record/golang":  {"elfio", "arch/amd64", "arch/arm64", "arguments"},
 	"record/plain":   {"elfio", "elfio/ehframe", "arch/amd64", "arch/arm64", "record/code", "symbol", "internal/parallel"},
 	"record/code":    {"elfio", "arch/amd64", "arch/arm64", "internal/parallel"},
 	"record/objects": {"elfio", "elfio/object", "arch/amd64", "internal/bigslice"},
@@ -69,7 +69,7 @@ var mayImport = map[string][]string{
 	"session/internal/switches": {"trace", "internal/format", "session/internal/clock", "session/internal/perf"},
 	"session/internal/samples": {"trace", "internal/format", "internal/mapped", "session/internal/clock", "session/internal/perf",
 		"stacks", "symbol"},
-	"session/internal/tracee": {"arch", "internal/format", "internal/osthread", "patch", "stub", "session/internal/procfs"},
+	"session/internal/tracee": {"arch", "arch/amd64", "internal/format", "internal/osthread", "patch", "stub", "session/internal/procfs"},
 	"session/internal/launch": {"arch", "patch", "internal/machine", "internal/places", "internal/safefile",
 		"session/internal/tracee"},
 

@@ -107,17 +107,15 @@ func TestFollow(t *testing.T) {
 	finders(t, func(t *testing.T, f *Finder) {
 		switch w := f.m.follower(f).(type) {
 		case *amd64Follower:
-			testFollow(t, f, w, &w.following)
+			testFollow(t, f, w, &w.following, stackFrame.agrees)
 		case *arm64Follower:
-			testFollow(t, f, w, &w.following)
+			testFollow(t, f, w, &w.following, arm64Frame.agrees)
 		}
 	})
 }
 
-func testFollow[S interface {
-	frame[S]
-	agrees(*ehframe.Row) (ok, told bool)
-}](t *testing.T, f *Finder, w follower, found *following[S]) {
+func testFollow[S frame[S]](t *testing.T, f *Finder, w follower, found *following[S],
+	agrees func(S, *ehframe.Row) (ok, told bool)) {
 	var understood, functions, rows, wrong int
 	for i := range f.funcs {
 		d, ok := f.index.Find(f.funcs[i].Addr)
@@ -139,7 +137,7 @@ func testFollow[S interface {
 			if !known {
 				continue
 			}
-			switch ok, told := s.agrees(row); {
+			switch ok, told := agrees(s, row); {
 			case !ok:
 				if wrong++; wrong*1000 > rows {
 					t.Errorf("%s %#x at %#x: %+v, want %+v", f.funcs[i].Name, d.PC, at, s, *row)
