@@ -55,7 +55,7 @@
 8:	RETRY_EXIT 3b
 9:	FIND_BLOCK x16, 1b
 	b	6f
-5:	SLOW_RECORD_EXIT 3b
+5:	SLOW_RECORD_EXIT 1b
 6:	SLOW_EXIT
 	END fentry_graph_exit
 

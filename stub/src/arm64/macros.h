@@ -482,6 +482,8 @@
 	LEAVE_EXIT
 	.endm
 
+	/* Make room, and go to again: to where the top is compared, as under emulators a forked child may find out only here
+	   that the block is its parent's (thread.c), and its own has no frames. */
 	.macro SLOW_RECORD_EXIT again
 	SLOW 17
 	CALL_HOME fentry_home_record
