@@ -147,6 +147,8 @@ hidden int share_base(void)
 /* publish makes the fast paths find the block of the running thread. */
 hidden int publish(struct control *c)
 {
+	if (c->libtid && *c->libtid != c->tid) /* a thread of musl's that is ending: it has forgotten its id */
+		c->libtid = libc_tid(c->tid);
 	if (has_base() || !load(&fentry_blocks)) {
 		if (!failed(set_control_base(c, wipe_is_emulated() && !fentry_image.goroutine))) {
 			store(&based, 1);
@@ -156,7 +158,7 @@ hidden int publish(struct control *c)
 			return 0;
 		}
 	}
-	if (!c->libtid || (!OWN_BASE && *c->libtid != c->tid))
+	if (!c->libtid)
 		c->libtid = libc_tid(c->tid);
 	if (!c->libtid && !OWN_BASE)
 		c->libtid = &c->tid; /* nobody knows better */
