@@ -1,6 +1,8 @@
 package patch
 
 import (
+	"math"
+
 	"fmt"
 
 	"github.com/fentry-dev/fentry/arch"
@@ -47,6 +49,8 @@ func (amd64Machine) goJumpLen() int { return amd64.JumpLen }
 
 // goReaches: what cannot be reached is an error.
 func (amd64Machine) goReaches(_, _ uint64) bool { return true }
+
+func (amd64Machine) goMost() int { return math.MaxInt32 }
 
 func (amd64Machine) placeSlow(*layout) uint64 { return 0 }
 

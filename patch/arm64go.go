@@ -57,6 +57,9 @@ func (arm64Machine) goReaches(from, to uint64) bool {
 	return arm64.Reaches(from, to) && arm64.Reaches(to, from)
 }
 
+// goMost is what conditional branches reach.
+func (arm64Machine) goMost() int { return 1<<20 - arm64.InstLen }
+
 // placeSlow adds a veneer: the module's tables, which stand between the code and the runtime, can be larger than branches
 // reach. Its register is free in events.
 func (arm64Machine) placeSlow(l *layout) uint64 {

@@ -75,6 +75,9 @@ type goMachine interface {
 	goJumpLen() int
 	// goReaches reports whether a jump gets from an address to another one, and back.
 	goReaches(from, to uint64) bool
+	// goMost is the most bytes that a function's code can have, so that its branches reach its rare parts, which are
+	// behind all else.
+	goMost() int
 	// placeSlow adds what leads to the runtime's routine for events from code that is far away from it, and returns its address;
 	// 0: there is no need.
 	placeSlow(l *layout) uint64

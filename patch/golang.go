@@ -196,13 +196,13 @@ func (l *layout) layGo(m goMachine, im *golang.Image) (codes []*goCode, size uin
 	return codes, size, nil
 }
 
-// leaveGo leaves functions alone that jumps cannot reach, wherever their code is in what is added, or what those jump to. It
-// reports whether there are any.
+// leaveGo leaves functions alone that jumps cannot reach, wherever their code is in what is added, or what those jump to, and
+// such as are too large for their own branches. It reports whether there are any.
 func (l *layout) leaveGo(m goMachine, codes []*goCode, size uint64) (left bool) {
 	base := l.align(goAlign)
 	reaches := func(addr uint64) bool { return m.goReaches(addr, base) && m.goReaches(addr, base+size) }
 	for _, c := range codes {
-		if !reaches(c.f.Entry) || !reaches(c.f.Next) || slices.ContainsFunc(c.jumps, func(a uint64) bool { return !reaches(a) }) {
+		if c.size > m.goMost() || !reaches(c.f.Entry) || !reaches(c.f.Next) || slices.ContainsFunc(c.jumps, func(a uint64) bool { return !reaches(a) }) {
 			l.p.Functions[c.fn].leave(record.ReasonOutOfReach)
 			left = true
 		}

@@ -252,7 +252,11 @@ func (o *funcsOf) make(im *golang.Image, c *goCode) error {
 	for i := range c.events {
 		entries = append(entries, c.events[i].at+c.m.goShape().Begin)
 	}
-	for _, entry := range entries {
+	for i, entry := range entries {
+		end := c.size
+		if i+1 < len(entries) {
+			end = entries[i+1]
+		}
 		rec := slices.Clone(rec)
 		if c.after != 0 {
 			le.PutUint32(rec[golang.RecDeferReturn:], uint32(c.after-entry))
@@ -260,7 +264,7 @@ func (o *funcsOf) make(im *golang.Image, c *goCode) error {
 		for i, w := range words {
 			if columns[i] != nil {
 				o.places = append(o.places, tablePlace{rec: rec[w:], at: len(o.tables)})
-				o.tables = c.appendTable(o.tables, entry, columns[i])
+				o.tables = c.appendTable(o.tables, entry, end, columns[i])
 			}
 		}
 		if c.in != nil {
@@ -296,26 +300,38 @@ func (c *goCode) column(v golang.Values, unsafe bool) []int32 {
 	return out
 }
 
-// appendTable appends a table of the function that begins at an offset, which is a part's.
-func (c *goCode) appendTable(dst []byte, entry int, values []int32) []byte {
-	first := sort.Search(len(c.parts), func(i int) bool { return c.parts[i].at >= entry })
-	last, from := int32(-1), entry // of the newest row that is there
-	for i := first; i < len(values); i++ {
-		to := c.phantom(i + 1 - len(c.parts)) // behind one
-		if i+1 < len(c.parts) {
-			to = c.parts[i+1].at
-		} else if i+1 == len(c.parts) {
-			to = c.size
+// appendTable appends a table of the function that begins at an offset, which is a part's, and ends before another one. Of
+// what is behind that, nobody asks it but for the way back of a recovered function, and for phantoms.
+func (c *goCode) appendTable(dst []byte, entry, end int, values []int32) []byte {
+	search := func(at int) int { return sort.Search(len(c.parts), func(i int) bool { return c.parts[i].at >= at }) }
+	place := func(i int) int {
+		if i < len(c.parts) {
+			return c.parts[i].at
 		}
-		if i+1 == len(values) {
-			to = c.phantom(c.phantoms.n()) // with what is behind all
-		} else if values[i+1] == values[i] {
+		return c.phantom(i - len(c.parts))
+	}
+	behind, common := search(end), len(c.parts)
+	if c.after != 0 {
+		common--
+	}
+	last, from := int32(-1), entry // of the newest row that is there
+	for i := search(entry); i < len(values); {
+		next := i + 1
+		if next == behind {
+			next = max(next, common)
+		}
+		if next < len(values) && values[next] == values[i] {
+			i = next
 			continue
+		}
+		to := c.phantom(c.phantoms.n()) // with what is behind all
+		if next < len(values) {
+			to = place(next)
 		}
 		d := values[i] - last
 		dst = appendUvarint32(dst, uint32(d<<1)^uint32(d>>31))
 		dst = appendUvarint32(dst, uint32((to-from)/len(c.m.goFill())))
-		last, from = values[i], to
+		last, from, i = values[i], to, next
 	}
 	return append(dst, 0)
 }
