@@ -135,10 +135,6 @@ func (l *later) handle(r *drain.Request) uint32 {
 	if err != nil {
 		return drain.Failed
 	}
-	if !sees(pid) {
-		l.apart.Do(func() { l.logf("libraries that processes in a PID namespace load later are not traced") })
-		return drain.Failed
-	}
 	a := ask{pid, uint32(r.Argument), path}
 	c, ok := l.begin(a, link)
 	if !ok {
@@ -156,7 +152,8 @@ func (l *later) handle(r *drain.Request) uint32 {
 	}
 }
 
-// sees tells whether a process sees this one in /proc: what it is given it opens there.
+// sees tells whether a process sees this one in /proc: what it is given it opens there. What is mounted there may never
+// answer.
 func sees(pid int) bool {
 	self, err := os.Readlink(fmt.Sprintf("/proc/%d/root/proc/self", pid))
 	return err == nil && self == strconv.Itoa(os.Getpid())
@@ -175,6 +172,11 @@ func (l *later) begin(a ask, link string) (c chan *os.File, ok bool) {
 	c = make(chan *os.File, 1)
 	l.asks[a] = c
 	go func() {
+		if !sees(a.pid) {
+			l.apart.Do(func() { l.logf("libraries that processes in a PID namespace load later are not traced") })
+			c <- nil
+			return
+		}
 		f, err := safefile.Open(link)
 		if err != nil {
 			c <- nil
