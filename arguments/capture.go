@@ -55,7 +55,7 @@ const (
 	maxBytes = 64 // of one value in memory
 	maxText  = 64
 	// formatWords is FORMAT_WORDS of stub/src/capture.c.
-	formatWords = 142
+	formatWords = 143
 )
 
 // Encode returns operations as the runtime reads them, and how many words of the trace they take at most, headers of

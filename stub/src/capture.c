@@ -117,7 +117,7 @@ static void next_floats(struct passed *p, u64 *w, u32 words)
 
 /* What is captured by a format: bytes of it, words that its conversions take, and texts among these, of so many bytes. */
 enum { FORMAT_BYTES = 256, FORMAT_VALUES = 16, FORMAT_TEXTS = 8, FORMAT_TEXT = 64 };
-enum { FORMAT_WORDS = 3 + FORMAT_BYTES / 8 + 3 + FORMAT_VALUES + FORMAT_TEXTS * (3 + FORMAT_TEXT / 8) }; /* of the trace */
+enum { FORMAT_WORDS = 3 + FORMAT_BYTES / 8 + 3 + FORMAT_VALUES + 1 + FORMAT_TEXTS * (3 + FORMAT_TEXT / 8) }; /* of the trace */
 
 struct formatted {
 	u32 values, texts;
