@@ -211,6 +211,7 @@ func (s *session) apply(to settings, clear, paused, same bool) error {
 			}
 		}
 		s.setting.now.edition, s.setting.now.filters = was.edition, was.filters
+		s.come() // a child forked meanwhile can have got what its parent had for a moment
 		return err
 	}
 	if done == nil {

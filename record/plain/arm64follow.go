@@ -1,7 +1,6 @@
 package plain
 
 import (
-	"debug/elf"
 	"encoding/binary"
 
 	"github.com/fentry-dev/fentry/arch/arm64"
@@ -86,21 +85,7 @@ func (s arm64Frame) atEntry() bool { return s.returns() && !s.signed }
 // returns reports whether the function can return.
 func (s arm64Frame) returns() bool { return s.depth == 0 && s.lr == hasReturn }
 
-// loaded reports whether the dynamic loader brings the image into a process. Static programs are left alone on AArch64,
-// where their C library, traced so, has not been seen to do all that it does untraced.
-func loaded(f *Finder) bool {
-	for _, p := range f.file.Progs {
-		if p.Type == elf.PT_INTERP {
-			return true
-		}
-	}
-	return f.file.Header.Type == elf.ET_DYN && f.file.Header.Entry == 0
-}
-
 func (arm64Machine) follower(f *Finder) follower {
-	if !loaded(f) {
-		return nil
-	}
 	return &arm64Follower{following: following[arm64Frame]{f: f, text: *f.text}}
 }
 

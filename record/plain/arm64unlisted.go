@@ -15,9 +15,6 @@ type arm64Explorer struct {
 }
 
 func (arm64Machine) explorer(f *Finder) explorer {
-	if !loaded(f) {
-		return nil
-	}
 	return &arm64Explorer{f, *f.text}
 }
 

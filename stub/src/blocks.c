@@ -144,11 +144,17 @@ hidden int share_base(void)
 	return 1;
 }
 
+/* own_libtid is the C library's copy of the thread's id, 0: it is not asked. Go's programs have no such library. */
+hidden u32 *own_libtid(u32 tid)
+{
+	return OWN_BASE && wipe_is_emulated() && !fentry_image.goroutine ? libc_tid(tid) : 0;
+}
+
 /* publish makes the fast paths find the block of the running thread. */
 hidden int publish(struct control *c)
 {
-	if (c->libtid && *c->libtid != c->tid) /* a thread of musl's that is ending: it has forgotten its id */
-		c->libtid = libc_tid(c->tid);
+	if (unsure(c)) /* musl forgets the id of a thread that is ending */
+		c->libtid = own_libtid(c->tid);
 	if (has_base() || !load(&fentry_blocks)) {
 		if (!failed(set_control_base(c, wipe_is_emulated() && !fentry_image.goroutine))) {
 			store(&based, 1);

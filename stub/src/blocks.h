@@ -19,6 +19,7 @@ hidden struct control *free_block(u32 pid, u32 tid);
 hidden struct control *find_block(u64 owner, int forked);
 hidden struct control *leader_block(u32 pid);
 hidden int share_base(void);
+hidden u32 *own_libtid(u32 tid);
 hidden int publish(struct control *c);
 hidden struct control *table_block(u64 owner);
 hidden void blocks_wipe(void);

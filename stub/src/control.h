@@ -109,6 +109,9 @@ struct control {
 	struct table tables[MOST_TABLED];
 };
 
+/* unsure says whether fast paths do not find a block, as the C library does not say that it is this thread's. */
+static inline int unsure(struct control *c) { return c->libtid && *c->libtid != c->tid; }
+
 /* is_event says whether a word is what losses count: an entry, an exit, or the begin or end of a system
    call. */
 static inline int is_event(u64 w)

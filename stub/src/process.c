@@ -117,20 +117,20 @@ hidden u64 pid_namespace(void)
 	return number;
 }
 
-/* alone says whether this is the only thread: others would have no control block. With a signal
-   pending, the kernel lists one name at a time; a stop signal can be, as nobody can block it. */
+/* alone says whether this is certainly the only thread: others would have no control block. Where /proc is not mounted,
+   nobody knows. With a signal pending, the kernel lists one name at a time; a stop signal can be, as nobody can block it. */
 hidden int alone(void)
 {
 	char buf[512];
 	u32 n = 0;
 	i64 fd = open("/proc/self/task", O_DIRECTORY_ | O_CLOEXEC_, 0), r;
 	if (failed(fd))
-		return 1;
+		return 0;
 	while (n <= 1 && (r = sys(SYS_getdents64, fd, buf, sizeof buf, 0, 0, 0)) > 0)
 		for (i64 i = 0; i < r; i += *(unsigned short *)(buf + i + 16))
 			n += buf[i + 19] != '.';
 	close(fd);
-	return n <= 1;
+	return n == 1;
 }
 
 /* environment makes a list of the process's environment where the stack at its

@@ -17,12 +17,6 @@
 #include "thread.h"
 #include "wipe.h"
 
-/* own_libtid is the C library's copy of the thread's id, 0: it is not asked. Go's programs have no such library. */
-static u32 *own_libtid(u32 tid)
-{
-	return OWN_BASE && wipe_is_emulated() && !fentry_image.goroutine ? libc_tid(tid) : 0;
-}
-
 /* begin_task makes a block that is this thread's by its tid, 0: none, work for it. Without an owner,
    fast paths do not find it. */
 static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner)

@@ -90,6 +90,9 @@ func (p *parked) code() []byte {
 // park has a process that has just executed a program stand there, with its signals blocked. If there is no place for that, it
 // stays where it is.
 func (t *Process) park() error {
+	if seccomp(fmt.Sprintf("/proc/%d", t.pid)) {
+		return errNoLifeline // its filter may not let the thread say that it is done
+	}
 	regs, aux, err := t.start()
 	if err != nil {
 		return err

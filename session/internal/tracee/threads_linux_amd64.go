@@ -317,11 +317,12 @@ func (t *Process) awaitOr(deadline time.Time, pause func(looks int) bool) (ws sy
 		case err != nil:
 			return ws, ErrEnded
 		case ws == 0:
-			if time.Now().After(deadline) {
-				return ws, errBusy
-			}
+			late := time.Now().After(deadline) // whoever waits here can have been stopped for long
 			if pause(looks) {
 				return 0, nil
+			}
+			if late {
+				return ws, errBusy
 			}
 		case !ws.Stopped():
 			return ws, ErrEnded

@@ -30,11 +30,12 @@ var AMD64 = Target{Name: "amd64", CC: "gcc", Args: []string{
 
 // ARM64 is AArch64, little-endian, any of its processors: no instruction that the
 // first ones did not have, and none that lands or signs, because nothing comes to
-// compiled code but by bl and ret. x18 is the platform's. The classic tracer lands,
+// compiled code but by bl and ret. x18 is the platform's, and x28 the goroutine in Go's
+// programs, which their signal handlers look at. The classic tracer lands,
 // for programs may take its functions' addresses, and linking with it does not take
 // their protection away.
 var ARM64 = Target{Name: "arm64", CC: "aarch64-linux-gnu-gcc", Args: []string{
-	"-march=armv8-a", "-mgeneral-regs-only", "-mbranch-protection=none", "-mno-outline-atomics", "-ffixed-x18",
+	"-march=armv8-a", "-mgeneral-regs-only", "-mbranch-protection=none", "-mno-outline-atomics", "-ffixed-x18", "-ffixed-x28",
 }, Classic: []string{"-mbranch-protection=bti"}, Shared: true}
 
 // Targets are all machines.
