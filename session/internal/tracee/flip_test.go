@@ -126,7 +126,7 @@ func BenchmarkSwitch(b *testing.B) {
 				}
 				i++
 			}
-			if want := byte(1 - i%2); switches[n-1]&format.SwitchOn == want&1 && i%2 == 1 {
+			if on := switches[n-1]&format.SwitchOn != 0; on != (i%2 == 0) {
 				b.Errorf("the last switch is %#x after %d", switches[n-1], i)
 			}
 		})
