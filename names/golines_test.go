@@ -1,22 +1,14 @@
 package names
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // TestGoLines: the source lines of a Go program without debug information are those that debug information has.
 func TestGoLines(t *testing.T) {
-	dir := t.TempDir()
-	open := func(name string, args ...string) *Lines {
-		path := filepath.Join(dir, name)
-		cmd := exec.Command("go", append(append([]string{"build", "-o", path}, args...), "../testdata/gostress")...)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH=amd64", "GOFLAGS=-buildvcs=false")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	open := func(path string) *Lines {
 		l, err := FindLines(Image{Paths: []string{path}})
 		if err != nil {
 			t.Fatal(err)
@@ -24,11 +16,12 @@ func TestGoLines(t *testing.T) {
 		t.Cleanup(func() { l.Close() })
 		return l
 	}
-	full, stripped := open("full"), open("stripped", "-ldflags=-w")
+	path := testtool.Go(t, "amd64", "../testdata/gostress")
+	full, stripped := open(path), open(testtool.Go(t, "amd64", "-ldflags=-w", "../testdata/gostress"))
 	if full.golang != nil || stripped.golang == nil {
 		t.Fatal("lines are not from where they should be")
 	}
-	funcs, err := GoFunctions(Image{Paths: []string{filepath.Join(dir, "full")}})
+	funcs, err := GoFunctions(Image{Paths: []string{path}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 )
@@ -19,13 +19,7 @@ import (
 // goProgram builds a Go program for a machine, and finds what can be traced of it.
 func goProgram(t *testing.T, machine, source string) (*elfio.File, []record.Site) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "program")
-	build := exec.Command("go", "build", "-o", path, source)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+machine, "GOFLAGS=-buildvcs=false")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	b, err := os.ReadFile(path)
+	b, err := os.ReadFile(testtool.Go(t, machine, source))
 	if err != nil {
 		t.Fatal(err)
 	}

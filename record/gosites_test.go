@@ -3,23 +3,16 @@ package record
 import (
 	"debug/elf"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // TestGoRefused: of a Go image that is refused no function is traced, though some of its code for AArch64 looks like what
 // compilers of C leave at entries.
 func TestGoRefused(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "program")
-	build := exec.Command("go", "build", "-o", path, "../testdata/gostress")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH=arm64", "GOFLAGS=-buildvcs=false")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	b, err := os.ReadFile(path)
+	b, err := os.ReadFile(testtool.Go(t, "arm64", "../testdata/gostress"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,6 +121,18 @@ func Compile(t testing.TB, name, text string, args ...string) string {
 	return prog
 }
 
+// Go has a Go program without C built for a machine of GOARCH, and returns its path. args are go build's: options, a package.
+func Go(t testing.TB, machine string, args ...string) string {
+	t.Helper()
+	prog := filepath.Join(t.TempDir(), "program")
+	cmd := exec.Command("go", append([]string{"build", "-o", prog}, args...)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+machine, "GOFLAGS=-buildvcs=false")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return prog
+}
+
 // AwaitReady waits until a program that the test has started has given its first thread the name "ready", or has ended.
 // Before, it may still be executed, map libraries and begin threads.
 func AwaitReady(t testing.TB, pid int) {

@@ -18,21 +18,11 @@ import (
 	"golang.org/x/arch/arm64/arm64asm"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // build builds a static program for x86-64.
-func build(t testing.TB, args ...string) string { return buildFor(t, "amd64", args...) }
-
-func buildFor(t testing.TB, arch string, args ...string) string {
-	t.Helper()
-	out := filepath.Join(t.TempDir(), "program")
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", out}, args)...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+arch, "GOFLAGS=-buildvcs=false")
-	if b, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, b)
-	}
-	return out
-}
+func build(t testing.TB, args ...string) string { return testtool.Go(t, "amd64", args...) }
 
 func parse(t testing.TB, path string) *elfio.File {
 	t.Helper()
@@ -51,7 +41,7 @@ func parse(t testing.TB, path string) *elfio.File {
 // programs. Those of the installed toolchain are taken where they are static programs for x86-64.
 func TestCoverage(t *testing.T) {
 	paths := []string{
-		build(t, "cmd/gofmt"), build(t, "-ldflags=-s -w", "cmd/gofmt"), buildFor(t, "arm64", "../../testdata/gostress"),
+		build(t, "cmd/gofmt"), build(t, "-ldflags=-s -w", "cmd/gofmt"), testtool.Go(t, "arm64", "../../testdata/gostress"),
 	}
 	built := len(paths)
 	root, err := exec.Command("go", "env", "GOROOT").Output()

@@ -68,7 +68,7 @@ func (w *arm64Explorer) first(addr uint64) bool {
 		return true
 	}
 	b := w.text.Range(addr-arm64.InstLen, addr)
-	return addr%arm64.InstLen == 0 && len(b) == arm64.InstLen && (arm64.IsNops(b) == len(b) || allZero(b))
+	return addr%arm64.InstLen == 0 && len(b) == arm64.InstLen && arm64Machine{}.padding(b)
 }
 
 // arm64Table is what is known of a jump by a table: compilers load a distance from a table, of labels that are no more than

@@ -245,7 +245,8 @@ func (f SharedFile) MayMap(start uint64) []Process { return f.mappers(start, tru
 // to read, and there can be thousands of processes.
 func (f SharedFile) MappersBut(not func(pid int) bool) []Process { return f.mappers(0, false, not) }
 
-func (f SharedFile) mappers(start uint64, unseen bool, not func(pid int) bool) []Process {
+// pids are those of all processes, in the order of /proc.
+func pids() (all []int) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -255,14 +256,22 @@ func (f SharedFile) mappers(start uint64, unseen bool, not func(pid int) bool) [
 	if err != nil {
 		return nil
 	}
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			all = append(all, pid)
+		}
+	}
+	return all
+}
+
+func (f SharedFile) mappers(start uint64, unseen bool, not func(pid int) bool) []Process {
 	self := os.Getpid()
 	var found []Process
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil || pid == self || not != nil && not(pid) {
+	for _, pid := range pids() {
+		if pid == self || not != nil && not(pid) {
 			continue
 		}
-		s, err := ReadStat("/proc/" + name + "/stat")
+		s, err := ReadStat(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || s.Start < start {
 			continue
 		}
@@ -318,21 +327,11 @@ func PIDNamespace(pid int) (number uint64) {
 // Inside returns the id here of the process that maps the file, began at start or later, and sees itself as inner in a
 // PID namespace. If the number of that is not known, 0, only one may do so. ok is false if there is none.
 func (f SharedFile) Inside(namespace uint64, inner int, start uint64) (pid int, ok bool) {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return 0, false
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return 0, false
-	}
-	for _, name := range slices.Backward(names) { // the newest come last
-		id, err := strconv.Atoi(name)
-		if err != nil || !f.Is(id, namespace, inner) {
+	for _, id := range slices.Backward(pids()) { // the newest come last
+		if !f.Is(id, namespace, inner) {
 			continue
 		}
-		if s, err := ReadStat("/proc/" + name + "/stat"); err != nil || s.Start < start {
+		if s, err := ReadStat(fmt.Sprintf("/proc/%d/stat", id)); err != nil || s.Start < start {
 			continue
 		}
 		if namespace != 0 {

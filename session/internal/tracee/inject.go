@@ -131,11 +131,36 @@ func (t *Process) runStart(regs *registers, from, to uint64) error {
 	if t.parked != nil {
 		return t.parked.runStart(t, regs, from, to)
 	}
-	saved := make([]byte, len(breakpoint))
+	err := t.runTo(regs, from, to, breakpoint, func() (*registers, error) {
+		if err := t.resume(unix.PtraceCont); err != nil {
+			return nil, err
+		}
+		after, err := t.registers()
+		if err != nil {
+			return nil, &RefusedError{err}
+		}
+		if !after.stoppedAt(to) {
+			return nil, &RefusedError{fmt.Errorf("the runtime stopped at %#x", after.pc())}
+		}
+		return after, nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := t.setRegisters(regs); err != nil {
+		return &RefusedError{err}
+	}
+	return nil
+}
+
+// runTo lets the process run from an address to another one, where code stands meanwhile by which wait sees it come. wait returns
+// its registers then, of which regs take over what makes the thread's identity.
+func (t *Process) runTo(regs *registers, from, to uint64, code []byte, wait func() (*registers, error)) error {
+	saved := make([]byte, len(code))
 	if err := t.ReadAt(saved, to); err != nil {
 		return err
 	}
-	if err := t.WriteAt(breakpoint, to); err != nil {
+	if err := t.WriteAt(code, to); err != nil {
 		return err
 	}
 	run := *regs
@@ -145,27 +170,17 @@ func (t *Process) runStart(regs *registers, from, to uint64) error {
 		return &RefusedError{err}
 	}
 	limit := time.AfterFunc(startLimit, func() { syscall.Kill(t.pid, syscall.SIGKILL) })
-	err := t.resume(unix.PtraceCont)
+	after, err := wait()
 	if !limit.Stop() {
 		return errNotStarted
 	}
 	if err != nil {
 		return err
 	}
-	after, err := t.registers()
-	if err != nil {
-		return &RefusedError{err}
-	}
-	if !after.stoppedAt(to) {
-		return &RefusedError{fmt.Errorf("the runtime stopped at %#x", after.pc())}
-	}
 	if err := t.WriteAt(saved, to); err != nil {
 		return err
 	}
 	regs.keepThread(after)
-	if err := t.setRegisters(regs); err != nil {
-		return &RefusedError{err}
-	}
 	return nil
 }
 

@@ -83,13 +83,7 @@ func (r *remote) closeFile(i int) error {
 	if err := r.t.ReadAt(b, r.back.files[i]); err != nil || int32(le.Uint32(b)) < 0 {
 		return err
 	}
-	err := r.lead(func(regs *registers) { regs.setPC(r.back.close(i)) })
-	for range 2 { // its beginning, its end
-		if err == nil {
-			err = r.next()
-		}
-	}
-	return err
+	return r.through(func(regs *registers) { regs.setPC(r.back.close(i)) })
 }
 
 // hand gives the process a descriptor of a file, by the line, and returns its number there.

@@ -442,9 +442,16 @@ func (t *Process) withoutSignals(do func() error) error {
 
 // signalMask sets the thread's signal mask, or reads it.
 func (t *Process) signalMask(request uintptr, set *uint64) error {
-	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, request, uintptr(t.pid), 8, uintptr(unsafe.Pointer(set)), 0, 0)
+	if err := signalMask(t.pid, request, set); err != nil {
+		return &RefusedError{err}
+	}
+	return nil
+}
+
+func signalMask(tid int, request uintptr, set *uint64) error {
+	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, request, uintptr(tid), 8, uintptr(unsafe.Pointer(set)), 0, 0)
 	if errno != 0 {
-		return &RefusedError{fmt.Errorf("the process's signal mask: %w", errno)}
+		return fmt.Errorf("the process's signal mask: %w", errno)
 	}
 	return nil
 }

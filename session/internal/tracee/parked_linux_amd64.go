@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -180,33 +179,11 @@ func (p *parked) call(t *Process, nr uint64, args ...uint64) (uint64, error) {
 // runStart is [Process.runStart] for a thread that stands there, and stays there. What it comes to is a jump and no breakpoint.
 func (p *parked) runStart(t *Process, regs *registers, from, to uint64) error {
 	jump := le.AppendUint64([]byte{0xff, 0x25, 0, 0, 0, 0}, p.done) // jmp *0(%rip)
-	saved := make([]byte, len(jump))
-	if err := t.ReadAt(saved, to); err != nil {
-		return err
+	err := t.runTo(regs, from, to, jump, func() (*registers, error) { return p.awaitStart(t) })
+	if err == nil {
+		p.regs = regs
 	}
-	if err := t.WriteAt(jump, to); err != nil {
-		return err
-	}
-	run := *regs
-	run.setPC(from)
-	run.noRestart()
-	if err := t.setRegisters(&run); err != nil {
-		return &RefusedError{err}
-	}
-	limit := time.AfterFunc(startLimit, func() { syscall.Kill(t.pid, syscall.SIGKILL) })
-	after, err := p.awaitStart(t)
-	if !limit.Stop() {
-		return errNotStarted
-	}
-	if err != nil {
-		return err
-	}
-	if err := t.WriteAt(saved, to); err != nil {
-		return err
-	}
-	regs.keepThread(after)
-	p.regs = regs
-	return nil
+	return err
 }
 
 // awaitStart waits until the thread has come back. Signals that are not for that are put off.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -93,26 +92,17 @@ func (r *remote) lead(change func(*registers)) error {
 }
 
 func (t *thread) signalMask(request uintptr, set *uint64) error {
-	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, request, uintptr(t.pid), 8, uintptr(unsafe.Pointer(set)), 0, 0)
-	if errno != 0 {
-		return fmt.Errorf("the process's signal mask: %w", errno)
-	}
-	return nil
+	return signalMask(t.pid, request, set)
 }
 
 // call makes a system call.
 func (r *remote) call(nr uint64, args ...uint64) (uint64, error) {
 	var a [6]uint64
 	copy(a[:], args)
-	err := r.lead(func(regs *registers) {
+	err := r.through(func(regs *registers) {
 		regs.setCall(nr, a)
 		regs.setPC(r.back.call())
 	})
-	for range 2 { // its beginning, its end
-		if err == nil {
-			err = r.next()
-		}
-	}
 	late := err == errStuck
 	if late {
 		err = r.interrupt()
@@ -128,6 +118,17 @@ func (r *remote) call(nr uint64, args ...uint64) (uint64, error) {
 		return 0, errStuck
 	}
 	return after.value()
+}
+
+// through has the thread make a system call that it stands at with registers that a function has changed.
+func (r *remote) through(change func(*registers)) error {
+	err := r.lead(change)
+	for range 2 { // its beginning, its end
+		if err == nil {
+			err = r.next()
+		}
+	}
+	return err
 }
 
 // returned tells whether a thread that was interrupted has come back from a system call, and is behind it.
