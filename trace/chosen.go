@@ -141,6 +141,7 @@ type chosenSink struct {
 	fresh   freshFrames
 	tb      *taskBlocks
 	sums    *blockSums // what is counted without decoding, see chosensums.go; nil: nothing
+	entered int        // how many calls of the current stack the sink knows of, see chosenshort.go
 }
 
 // A memory remembers what a function says of functions.

@@ -116,7 +116,13 @@ func (s *chosenSink) runBlocks(k *Task, d *decoder) error {
 		}
 		d.chunks = k.chunks[tb.blocks[i].chunk:tb.end(i)]
 		d.win, d.at, d.off, d.end = nil, 0, 0, 0
-		if s.feed(d) {
+		late, err := s.late(i, short)
+		if err != nil {
+			return errBlocks
+		}
+		if late {
+			s.feedLate(d)
+		} else if s.feed(d) {
 			return nil
 		}
 		if d.err != nil {

@@ -69,35 +69,51 @@ func (s *chosenSink) shortCalls(tb *taskBlocks) *shortCalls {
 
 // leaveOut takes a block that is left out. It returns an error if there may be no room for its calls.
 func (c *shortCalls) leaveOut(i int) error {
-	if c == nil || i < max(c.over, c.q.added) {
+	if c == nil {
 		return nil
 	}
-	if err := c.q.load(i); err != nil {
-		return err
-	}
-	left := &c.g.tree.short
-	for j := range c.q.runs {
-		r := &c.q.runs[j]
-		if i < r.first || i >= r.first+r.n {
-			continue
-		}
-		if len(r.paths) > 0 {
-			c.over = r.first + r.n
-			if left.paths == nil {
-				left.paths = newCallTree(c.o, 0)
-			}
-			paths := &grapher{o: c.o, tree: left.paths}
-			if _, err := r.addPaths(paths, c.q.x.images, c.hides, 0); err != nil {
-				return err
-			}
-			break
-		}
+	known, err := c.known(i)
+	if !known && err == nil {
 		for _, chunk := range c.q.tb.task.chunks[c.q.tb.blocks[i].chunk:c.q.tb.end(i)] {
-			left.words += int(chunk.size / 8)
+			c.g.tree.short.words += int(chunk.size / 8)
 		}
+		err = c.room()
 	}
+	return err
+}
+
+// room returns an error if there may be no room for short calls.
+func (c *shortCalls) room() error {
 	if c.g.tree.crowded() {
 		return errBlocks
 	}
 	return nil
+}
+
+// known says that the paths of a block's calls are known, and takes them. It returns an error if there may be no room
+// for them.
+func (c *shortCalls) known(i int) (bool, error) {
+	if i < max(c.over, c.q.added) {
+		return true, nil
+	}
+	if err := c.q.load(i); err != nil {
+		return false, err
+	}
+	left := &c.g.tree.short
+	for j := range c.q.runs {
+		r := &c.q.runs[j]
+		if i < r.first || i >= r.first+r.n || len(r.paths) == 0 {
+			continue
+		}
+		c.over = r.first + r.n
+		if left.paths == nil {
+			left.paths = newCallTree(c.o, 0)
+		}
+		paths := &grapher{o: c.o, tree: left.paths}
+		if _, err := r.addPaths(paths, c.q.x.images, c.hides, 0); err != nil {
+			return false, err
+		}
+		return true, c.room()
+	}
+	return false, nil
 }
