@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -65,6 +64,8 @@ type libraries struct {
 	files  map[fileID]*library
 	order  []*library // as they were loaded
 	kept   bool       // something new is in the cache
+
+	keptNames bool // so is a symbol file
 }
 
 // fileID identifies a file as the dynamic loader does.
@@ -77,6 +78,7 @@ type library struct {
 	info   os.FileInfo // of the library itself
 	copied *os.File    // nil: it is left alone
 	silent bool        // no pattern names it: it is patched for its system calls only
+	key    string      // of the copy in the cache; "": it is not there
 }
 
 // about is what the cache keeps beside a patched copy.
@@ -158,6 +160,9 @@ func (l *libraries) close() {
 		if err := l.cache.Trim(cacheKind, cache.DefaultLimit); err != nil {
 			l.logf("%v", err)
 		}
+	}
+	if l.keptNames {
+		_ = l.cache.Trim(namesKind, namesLimit)
 	}
 	l.cache.Close()
 	for _, lib := range l.order {
@@ -267,7 +272,7 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 	key := l.key(&plan, find, capturing, st)
 	var err error
 	if lib.copied, err = l.cache.Get(cacheKind, key, &lib.about); err == nil {
-		lib.Kept = true
+		lib.Kept, lib.key = true, key
 		return nil
 	}
 	l.prepares(lib.Path)
@@ -302,7 +307,7 @@ func (l *libraries) keep(lib *library, key string, im *libraryImage) error {
 	if write == nil || !im.untyped && l.cache.Executes() {
 		f, err := l.cache.Put(cacheKind, key, name, &lib.about, write)
 		if err == nil || write == nil {
-			lib.copied, l.kept = f, true
+			lib.copied, lib.key, l.kept = f, key, true
 			return nil
 		}
 		if l.cache != nil {
@@ -323,61 +328,76 @@ func (l *libraries) keep(lib *library, key string, im *libraryImage) error {
 
 // names returns the functions of a library by the id of its patched image; nil: it is none of these.
 func (l *libraries) names(id trace.ImageID) (*names.Table, error) {
-	if l == nil {
-		return nil, nil
-	}
-	l.mu.Lock()
-	i := slices.IndexFunc(l.order, func(lib *library) bool {
-		return lib.copied != nil && trace.ImageID(lib.about.Image) == id
-	})
-	var lib *library
-	if i >= 0 {
-		lib = l.order[i]
-	}
-	l.mu.Unlock()
+	lib := l.image(id)
 	if lib == nil {
 		return nil, nil
 	}
-	im := names.Image{ID: uint64(id), Paths: []string{fmt.Sprintf("/proc/self/fd/%d", lib.copied.Fd())}}
-	t, err := l.originalNames(lib, im)
+	t, _, err := l.namesOf(lib)
+	return t, err
+}
+
+// image is the library with the id of a patched image; nil: it is none of these.
+func (l *libraries) image(id trace.ImageID) *library {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, lib := range l.order {
+		if lib.copied != nil && trace.ImageID(lib.about.Image) == id {
+			return lib
+		}
+	}
+	return nil
+}
+
+// namesOf returns the functions of a library, and what their names depend on; nil: that is not known.
+func (l *libraries) namesOf(lib *library) (*names.Table, *aboutNames, error) {
+	im := names.Image{ID: lib.about.Image, Paths: []string{fmt.Sprintf("/proc/self/fd/%d", lib.copied.Fd())}}
+	t, about, err := l.originalNames(lib, im)
 	if err != nil { // it has been replaced since
 		if t, err = names.Find(im); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	t.Path = lib.Path
-	return t, nil
+	return t, about, nil
 }
 
 // originalNames names the functions of a library by its file, which leads to its debug file as the copy does not.
-func (l *libraries) originalNames(lib *library, im names.Image) (*names.Table, error) {
+func (l *libraries) originalNames(lib *library, im names.Image) (*names.Table, *aboutNames, error) {
 	m, err := mapped.Open(lib.Path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer m.Close()
 	if !os.SameFile(m.Info, lib.info) || !m.Info.ModTime().Equal(lib.info.ModTime()) {
-		return nil, fmt.Errorf("%s: changed since it was loaded", lib.Path)
+		return nil, nil, fmt.Errorf("%s: changed since it was loaded", lib.Path)
 	}
 	original, err := elfio.Parse(m.Data)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	o := l.symbols
 	o.Path = lib.Path
 	tab, err := symbol.NewWith(original, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer tab.Close()
 	c, err := mapped.MapFD(int(lib.copied.Fd()), lib.Path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer c.Close()
 	f, err := elfio.Parse(c.Data)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return names.FromNamed(f, im, tab)
+	t, err := names.FromNamed(f, im, tab)
+	if err != nil {
+		return nil, nil, err
+	}
+	about := aboutTable(tab)
+	return t, &about, m.Changed()
 }

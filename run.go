@@ -499,20 +499,29 @@ func (r *run) first(match func(trace.ImageID) ([]uint32, error)) func(trace.Imag
 
 // names are the functions of an image that was planned; nil: it traces itself.
 func (r *run) names(id trace.ImageID) (*names.Table, error) {
-	if p, plan := r.planOf(id); plan != nil {
-		t := planTable(p, plan)
-		t.Captures = r.doings.told(id, t.Captures)
+	if t := r.plannedNames(id); t != nil {
 		return t, nil
 	}
 	return r.libraries.names(id)
 }
 
+// plannedNames are the functions of a program that was planned; nil: it was not.
+func (r *run) plannedNames(id trace.ImageID) *names.Table {
+	p, plan := r.planOf(id)
+	if plan == nil {
+		return nil
+	}
+	t := planTable(p, plan)
+	t.Captures = r.doings.told(id, t.Captures)
+	return t
+}
+
 func (r *run) writeSymbols(im session.Image, w io.Writer) error {
-	if t, err := r.names(im.ID); t != nil || err != nil {
-		if err != nil {
-			return err
-		}
+	if t := r.plannedNames(im.ID); t != nil {
 		return names.Write(w, t)
+	}
+	if done, err := r.libraries.writeNames(im.ID, w); done {
+		return err
 	}
 	if im.IDs != "" {
 		return session.ErrNoSymbols // numbers that need no table; readers look in the program

@@ -78,6 +78,7 @@ func (t *Table) debugFile() *elfio.File {
 			return
 		}
 		for _, path := range t.debugCandidates() {
+			t.looked = append(t.looked, path.path)
 			if m, f := t.tryDebug(path); f != nil {
 				t.maps = append(t.maps, m)
 				t.debug = f
@@ -99,11 +100,16 @@ func (t *Table) fetchDebug() {
 	if err != nil {
 		return // names and lines are a convenience; who fetches says why there are none
 	}
+	t.looked = append(t.looked, path)
 	if m, f := t.tryDebug(candidate{path: path}); f != nil {
 		t.maps = append(t.maps, m)
 		t.debug = f
 	}
 }
+
+// Looked returns the paths at which names were looked for beside the image. As long as they lead to the same files, names
+// stay the same, unless none was found there: then Options.Fetch may have some another time.
+func (t *Table) Looked() (paths []string, found bool) { return t.looked, t.debug != nil }
 
 // candidate is a place a debug file can be at, and what proves that it fits.
 type candidate struct {

@@ -54,6 +54,7 @@ type Table struct {
 	opts      Options
 	debugOnce sync.Once
 	debug     *elfio.File // the file with debug information
+	looked    []string    // where it was looked for
 	maps      []*mapped.File
 	lines     lineIndex
 }
