@@ -184,6 +184,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 			return nil, err
 		}
 	}
+	session.Warm()
 	p, err := open(path, o.Symbols, o.find(), true)
 	if err != nil {
 		return nil, err

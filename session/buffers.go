@@ -36,6 +36,19 @@ func (s *session) pairClocks() {
 	}
 }
 
+// tellFrequency puts the counter's frequency where runtimes and readers look, before the first runtime begins.
+func (s *session) tellFrequency() {
+	if s.foreign() {
+		return
+	}
+	hz := clock.Hz()
+	s.info.Clock.Hz = hz
+	if s.pool != nil {
+		s.pool.Word64(format.HCounterHZ).Store(hz)
+	}
+	_, _ = s.dir.Events.WriteAt(le.AppendUint64(nil, hz), format.HCounterHZ)
+}
+
 // copyFrequency puts the counter's frequency, which a runtime on a foreign machine
 // has written to the pool's header, where the readers of the file look.
 func (s *session) copyFrequency() {
@@ -75,13 +88,10 @@ const tablesHeader = format.HeaderSize + 8<<10
 // buffers makes what the program's runtime writes to and returns its path.
 func (s *session) buffers() (string, error) {
 	var head [format.HeaderSize]byte
-	now, hz := clock.Read(), uint64(0)
+	now, hz := clock.Read(), uint64(0) // the frequency is not known yet
 	if s.foreign() {
 		now.Counter = 0
-	} else {
-		hz = clock.Hz()
 	}
-	s.info.Clock.Hz = hz
 	s.pairClocks()
 	if s.o.Profile {
 		// The runtime writes the file itself. The table of id ranges is written, too, so that it has its blocks.

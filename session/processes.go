@@ -42,6 +42,7 @@ type processes struct {
 	tasks seenTasks
 
 	stop chan struct{}
+	wake int           // an eventfd that tells who waits for ends of stop; -1: none
 	done chan struct{} // nobody waits for ends any more
 }
 
@@ -66,8 +67,13 @@ const (
 func newProcesses() *processes {
 	var limit unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		wake = -1 // it takes findTick at most
+	}
 	return &processes{
 		last: make(map[int]*process), live: make(map[int]*process), stop: make(chan struct{}), done: make(chan struct{}),
+		wake: wake,
 		room: int(min(limit.Cur/4, mostPidfds)), // others need some, too
 	}
 }
@@ -168,7 +174,7 @@ func (ps *processes) watch() {
 	var of []*process
 	for ps.goOn() {
 		ps.mu.Lock()
-		fds, of = fds[:0], of[:0]
+		fds, of = append(fds[:0], unix.PollFd{Fd: int32(ps.wake), Events: unix.POLLIN}), append(of[:0], nil)
 		for _, p := range ps.live {
 			if p.fd >= 0 {
 				fds = append(fds, unix.PollFd{Fd: int32(p.fd), Events: unix.POLLIN})
@@ -182,7 +188,7 @@ func (ps *processes) watch() {
 		}
 		ps.mu.Lock()
 		for i := range fds {
-			if fds[i].Revents != 0 {
+			if fds[i].Revents != 0 && of[i] != nil {
 				ps.ended(of[i])
 			}
 		}
@@ -325,6 +331,7 @@ func zombieStatus(pid int, start uint64) (status syscall.WaitStatus, ok bool) {
 // with status, if over.
 func (ps *processes) end(recorded map[int]bool, leader int, status syscall.WaitStatus, over bool) []trace.InfoProcess {
 	close(ps.stop)
+	_, _ = unix.Write(ps.wake, le.AppendUint64(nil, 1))
 	<-ps.done
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -374,6 +381,10 @@ func (ps *processes) close() {
 		}
 	}
 	clear(ps.live)
+	if ps.wake >= 0 {
+		unix.Close(ps.wake)
+		ps.wake = -1
+	}
 }
 
 // readable tells whether the process of a descriptor has ended.

@@ -5,6 +5,7 @@ package session
 import (
 	"debug/elf"
 
+	"github.com/fentry-dev/fentry/session/internal/clock"
 	"github.com/fentry-dev/fentry/session/internal/launch"
 )
 
@@ -15,6 +16,10 @@ var (
 	// ErrNotExecutable: the program cannot be executed; a shell exits with status 126.
 	ErrNotExecutable = launch.ErrNotExecutable
 )
+
+// Warm has the kernel begin with what takes it a while, and what a session waits for otherwise. Who is certain to begin one,
+// and has something else to do before, calls it first.
+func Warm() { go clock.Hz() }
 
 // LookPath returns the file that execvp would execute for a name: the name itself if it contains a slash, else the
 // first executable file of that name in the directories of $PATH, where an empty entry means the working directory.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"os"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -61,9 +62,14 @@ func ReadCost() float64 {
 }
 
 // Hz is the frequency of the counter as the machine says or as the kernel
-// knows it, 0 if neither tells. The kernel publishes the factors of its own clock in the page of a
+// knows it, 0 if neither tells. It is asked for once: the first perf event of a machine takes the kernel 10 to 25 ms.
+func Hz() uint64 { return hz() }
+
+var hz = sync.OnceValue(frequency)
+
+// frequency asks for it. The kernel publishes the factors of its own clock in the page of a
 // perf event (struct perf_event_mmap_page): ns = ticks * time_mult >> time_shift.
-func Hz() uint64 {
+func frequency() uint64 {
 	if hz := counterFrequency(); hz != 0 {
 		return hz
 	}
