@@ -275,14 +275,14 @@ func captureActs(c *arguments.Capture) (acts []patch.Act) {
 	for _, check := range c.Checks {
 		acts = append(acts, patch.Act{Kind: stub.ActIf, Data: check.Encode()})
 	}
-	add := func(kind stub.ActionKind, ops []arguments.Op) {
+	add := func(kind stub.ActionKind, ops []arguments.Op, plain uint8) {
 		if len(ops) > 0 {
 			b, most := arguments.Encode(ops)
-			acts = append(acts, patch.Act{Kind: kind, Words: most, Data: b})
+			acts = append(acts, patch.Act{Kind: kind, Words: most, Data: b, Plain: plain})
 		}
 	}
-	add(stub.ActArgs, c.Entry)
-	add(stub.ActResult, c.Exit)
+	add(stub.ActArgs, c.Entry, arguments.PlainEntry(c.Entry))
+	add(stub.ActResult, c.Exit, arguments.PlainResult(c.Exit))
 	return acts
 }
 

@@ -85,6 +85,31 @@ func Encode(ops []Op) (b []byte, most int) {
 	return b, most + 1 + words
 }
 
+// PlainEntry is how many general registers are captured, if these are all, in their order; else 0.
+func PlainEntry(ops []Op) uint8 {
+	for i, op := range ops {
+		if op.Code != OpGeneral || int(op.From) != i {
+			return 0
+		}
+	}
+	if len(ops) > format.MostPlainArguments {
+		return 0
+	}
+	return uint8(len(ops))
+}
+
+// PlainResult says which register a result is, as the runtime's table has it; 0: it is not just one.
+func PlainResult(ops []Op) uint8 {
+	switch {
+	case len(ops) != 1 || ops[0].From != 0:
+	case ops[0].Code == OpGeneral:
+		return format.PlainGeneral
+	case ops[0].Code == OpFloat:
+		return format.PlainFloat
+	}
+	return 0
+}
+
 // A Capture is what is captured of the calls of a function, and how it is shown.
 type Capture struct {
 	Entry []Op `json:"-"` // at the beginning

@@ -25,6 +25,7 @@ type Act struct {
 	Value uint64 // what the kind says; not with Data
 	Limit uint32 // how often it is done in a process; 0: always
 	Data  []byte // what the kind needs in memory: the runtime finds its distance from the symbol fentry_image in the value
+	Plain uint8  // as in [stub.Action]
 }
 
 // An ActRule says which functions have actions.
@@ -209,7 +210,7 @@ func (l *layout) actions() {
 			continue
 		}
 		for _, a := range l.acting[i].acts {
-			e := stub.Action{ID: id, Kind: a.Kind, Words: a.Words, Value: a.Value, Limit: a.Limit}
+			e := stub.Action{ID: id, Kind: a.Kind, Words: a.Words, Value: a.Value, Limit: a.Limit, Plain: a.Plain}
 			if a.Data != nil {
 				e.Value = at + uint64(size+len(data)) - l.runtime.image
 				data = append(data, a.Data...)

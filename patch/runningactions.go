@@ -32,7 +32,7 @@ func (t *RunningTable) actions() (all []stub.Action, data []byte) {
 	behind := t.At + uint64(t.tableSize(n)) - t.Image
 	for id, acts := range t.Acts {
 		for _, a := range acts {
-			e := stub.Action{ID: id, Kind: a.Kind, Words: a.Words, Value: a.Value, Limit: a.Limit}
+			e := stub.Action{ID: id, Kind: a.Kind, Words: a.Words, Value: a.Value, Limit: a.Limit, Plain: a.Plain}
 			if a.Data != nil {
 				e.Value = behind + uint64(len(data))
 				data = append(data, a.Data...)

@@ -10,10 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/stub"
 )
 
 const nested = `
@@ -33,6 +35,12 @@ func TestUnwindAtEveryInstruction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	word := []arguments.Op{{Code: arguments.OpGeneral}}
+	data, words := arguments.Encode(word)
+	capturing := &patch.Actions{Rules: []patch.ActRule{{Functions: leaf, Acts: []patch.Act{
+		{Kind: stub.ActArgs, Words: words, Data: data, Plain: arguments.PlainEntry(word)},
+		{Kind: stub.ActResult, Words: words, Data: data, Plain: arguments.PlainResult(word)},
+	}}}}
 	for _, c := range []struct {
 		name  string
 		on    *target
@@ -40,6 +48,8 @@ func TestUnwindAtEveryInstruction(t *testing.T) {
 		o     patch.Options
 	}{
 		{"graph", onAMD64, fentry, patch.Options{}},
+		{"capturing", onAMD64, patchable, patch.Options{Actions: capturing}},
+		{"capturing mcount", onAMD64, []string{"-pg"}, patch.Options{Actions: capturing}},
 		{"options", onAMD64, fentry, patch.Options{Depth: 100, Threshold: time.Nanosecond}},
 		{"hidden", onAMD64, fentry, patch.Options{Hide: leaf}},
 		{"hidden mcount", onAMD64, []string{"-pg"}, patch.Options{Hide: leaf}},

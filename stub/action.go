@@ -1,6 +1,10 @@
 package stub
 
-import "github.com/fentry-dev/fentry/internal/format"
+import (
+	"slices"
+
+	"github.com/fentry-dev/fentry/internal/format"
+)
 
 // An Action is something that the runtime does at calls of a function beside recording them. Its thunk must call the
 // routines fentry_act_enter or fentry_mcount_act_enter, with the function tracer fentry_actfunc_enter or
@@ -11,6 +15,8 @@ type Action struct {
 	Words int    // most words that it writes behind the entry, headers of records included
 	Value uint64 // what the kind says
 	Limit uint32 // how often it is done in a process; 0: always
+	// Plain says that only registers are captured, as the format's table explains it; 0: it is not known.
+	Plain uint8
 }
 
 // ActionKind is what is done.
@@ -84,7 +90,7 @@ func ParseActions(b []byte) (all []Action) {
 		all = append(all, Action{
 			ID: le.Uint32(b[format.ActionOID:]), Kind: ActionKind(le.Uint16(b[format.ActionOKind:])),
 			Words: int(le.Uint16(b[format.ActionOWords:])), Value: le.Uint64(b[format.ActionOValue:]),
-			Limit: le.Uint32(b[format.ActionOLimit:]),
+			Limit: le.Uint32(b[format.ActionOLimit:]), Plain: b[format.ActionOPlain],
 		})
 	}
 	return all
@@ -100,18 +106,42 @@ func AppendActions(b []byte, actions []Action, sites int) []byte {
 		le.PutUint16(e[format.ActionOWords:], uint16(a.Words))
 		le.PutUint64(e[format.ActionOValue:], a.Value)
 		le.PutUint32(e[format.ActionOLimit:], a.Limit)
+		e[format.ActionOPlain] = a.Plain
 		b = append(b, e...)
 	}
-	n := 0
-	for id := 1; id <= sites+1; id++ {
-		first, quick := uint32(n), false
-		for ; n < len(actions) && actions[n].ID == uint32(id); n++ {
-			quick = actions[n].quick() && (quick || uint32(n) == first)
+	for n, id := 0, 1; id <= sites+1; id++ {
+		first := n
+		for n < len(actions) && actions[n].ID == uint32(id) {
+			n++
 		}
-		if quick {
-			first |= format.ActionsQuick
-		}
-		b = le.AppendUint32(b, first)
+		b = le.AppendUint32(b, uint32(first)|how(actions[first:n]))
 	}
 	return b
+}
+
+// how is what an index says of a function's actions.
+func how(of []Action) uint32 {
+	if len(of) == 0 || slices.ContainsFunc(of, func(a Action) bool { return !a.quick() }) {
+		return 0
+	}
+	entry, result := uint32(1), uint32(format.PlainNothing)
+	known := func(was, plain, nothing uint32) uint32 { // of each end of a call something is captured once
+		if was != nothing {
+			return 0
+		}
+		return plain
+	}
+	for _, a := range of {
+		switch {
+		case a.Kind == ActIf:
+			return format.ActionsQuick
+		case a.Kind == ActResult:
+			result = known(result, uint32(a.Plain), format.PlainNothing)
+		case a.Plain == 0 || a.Plain > format.MostPlainArguments:
+			entry = 0
+		default:
+			entry = known(entry, 1+1+uint32(a.Plain), 1)
+		}
+	}
+	return format.ActionsQuick | entry<<format.ActionsEntry | result<<format.ActionsResult
 }

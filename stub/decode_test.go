@@ -203,7 +203,8 @@ func decode(b []byte, sites []string, guests ...map[uint64][]string) (*events, e
 				ev.lost += lost - k.lost
 				k.lost = lost
 			}
-			zeros := 0 // behind the last word
+			zeros := 0         // behind the last word
+			event := uint64(0) // the last one
 			for w := c.b[128:]; len(w) > 0; {
 				v := le.Uint64(w)
 				w = w[8:]
@@ -233,6 +234,10 @@ func decode(b []byte, sites []string, guests ...map[uint64][]string) (*events, e
 					w = w[8*n:]
 					s := k.stacks[k.stack]
 					switch code {
+					case 3: // what is captured of one end of a call directly follows it, at its time, or in the next slot
+						if event>>63 != v>>63 || uint32(v)-uint32(event) > 8 {
+							return nil, fmt.Errorf("what is captured at %#x follows an event at %#x", v, event)
+						}
 					case 16:
 						if arg != 0 {
 							k.high = arg >> 32
@@ -255,6 +260,7 @@ func decode(b []byte, sites []string, guests ...map[uint64][]string) (*events, e
 					}
 					continue
 				}
+				event = v
 				name, err := name(id)
 				if err != nil {
 					return nil, err

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
@@ -232,7 +233,16 @@ harness_counts: .zero 256
 	}
 	if len(actions) > 0 {
 		img.Actions, img.Counts = int64(addr["harness_actions"]-info), int64(addr["harness_counts"]-info)
-		table := AppendActions(nil, actions, len(thunks))
+		distance, size := addr["harness_actions"]-info, uint64(ActionsSize(len(actions), len(thunks))+7)&^7
+		var data []byte
+		for i := range actions {
+			if b := plainCapture(&actions[i]); b != nil {
+				actions[i].Value = distance + size + uint64(len(data))
+				data = append(append(data, b...), make([]byte, -len(b)&7)...)
+			}
+		}
+		table := AppendActions(make([]byte, 0, size), actions, len(thunks))
+		table = append(table[:size], data...)
 		if copy(at(addr["harness_actions"])[:65536], table) != len(table) {
 			t.Fatalf("%d actions of %d functions", len(actions), len(thunks))
 		}
@@ -268,6 +278,27 @@ harness_counts: .zero 256
 		t.Fatal(err)
 	}
 	return f
+}
+
+// plainCapture is what an action captures, as the slow path reads it, whose Plain says it: registers.
+func plainCapture(a *Action) []byte {
+	if a.Plain == 0 {
+		return nil
+	}
+	n := uint16(a.Plain)
+	code := byte(format.OpGeneral)
+	if a.Kind == ActResult {
+		n = 1
+		if a.Plain == format.PlainFloat {
+			code = format.OpFloat
+		}
+	}
+	a.Words = 1 + int(n)
+	b := le.AppendUint16(le.AppendUint16(nil, n), n)
+	for i := range n {
+		b = append(b, code, byte(i), 0, 0)
+	}
+	return b
 }
 
 // acting is the name of the enter routine of functions that have actions.

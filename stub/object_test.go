@@ -237,8 +237,8 @@ var landing = map[string]bool{"fentry_enter_keeping": true, "fentry_exit_keeping
 	"fentry_slow_syscall": true, "fentry_syscall_enter": true, "fentry_some_syscall_enter": true, "fentry_syscall_exit": true}
 
 // keepers are the routines that keep registers which others must not touch.
-// storesVector are the instructions that copy a vector register to the stack.
-var storesVector = regexp.MustCompile(`\tmovups %xmm\d,(0x\d0)?\(%rsp\)|\tstp\tq\d, q\d, \[sp`)
+// storesVector are the instructions that copy a vector register to the stack, or to the trace.
+var storesVector = regexp.MustCompile(`\tmovups %xmm\d,(0x\d0)?\(%rsp\)|\tmovlps %xmm0,0x10\(%rax\)|\tstp\tq\d, q\d, \[sp`)
 
 var keepers = map[string]bool{"fentry_start": true, "fentry_sve_save": true, "fentry_sve_restore": true}
 

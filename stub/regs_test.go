@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // tracers are the routines a thunk can call, with a configuration for each.
@@ -53,6 +55,22 @@ func testRegisters(t *testing.T, m *machine) {
 					expectCounts(t, out, ev)
 					if ev.codes[25] != ev.calls["body"] {
 						t.Errorf("%d actions, %d calls", ev.codes[25], ev.calls["body"])
+					}
+				})
+			}
+			if tr.name != "profile" && tr.name != "count" && tr.name != "func" {
+				t.Run(fmt.Sprintf("%s-capturing-%v", tr.name, behind), func(t *testing.T) {
+					t.Parallel()
+					flags := []string{m.regs}
+					if behind {
+						flags = append(flags, "-DBEHIND_PROLOGUE")
+					}
+					f := buildFixture(t, "regs.c", buildOptions{on: m, tracer: tr.name, config: tr.config, flags: flags, behind: behind,
+						acts: map[string][]Action{"body": {{Kind: ActArgs, Plain: 6}, {Kind: ActResult, Plain: format.PlainFloat}}}})
+					out, ev := f.run(t)
+					expectCounts(t, out, ev)
+					if ev.codes[format.RecArgs] != 2*ev.calls["body"] {
+						t.Errorf("%d records, %d calls", ev.codes[format.RecArgs], ev.calls["body"])
 					}
 				})
 			}

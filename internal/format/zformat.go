@@ -433,14 +433,20 @@ const (
 
 // Configuration.
 const (
-	ConfigMagic    = "FENTRYCF" // value of CONFIG_O_MAGIC
-	ConfigVersion  = 1          // value of CONFIG_O_VERSION
-	ImageMagic     = "FENTRYIM" // value of IMAGE_O_MAGIC
-	SyscallNumbers = 512        // those of system calls that the runtime knows
-	SyscallNoPlan  = 255        // an entry of fentry_syscalls: there is no plan, but the slow path is to be taken
-	ImageVersion   = 4          // value of IMAGE_O_VERSION
-	MeetingMagic   = "FTRYHOME" // value of MEETING_O_MAGIC
-	ActionsQuick   = 0x80000000 // bit in the index of actions: all of the function's capture something, always
+	ConfigMagic        = "FENTRYCF" // value of CONFIG_O_MAGIC
+	ConfigVersion      = 1          // value of CONFIG_O_VERSION
+	ImageMagic         = "FENTRYIM" // value of IMAGE_O_MAGIC
+	SyscallNumbers     = 512        // those of system calls that the runtime knows
+	SyscallNoPlan      = 255        // an entry of fentry_syscalls: there is no plan, but the slow path is to be taken
+	ImageVersion       = 4          // value of IMAGE_O_VERSION
+	MeetingMagic       = "FTRYHOME" // value of MEETING_O_MAGIC
+	ActionsQuick       = 0x80000000 // bit in the index of actions: all of the function's capture something, always
+	ActionsEntry       = 27         // shift: words of an entry with what is captured, if that is general registers in their order; 0: see the table
+	ActionsEntryMask   = 15         // of that
+	ActionsResult      = 25         // shift: what is captured at an exit, PLAIN_...; 0: see the table
+	ActionsResultMask  = 3          // of that
+	ActionsFirst       = 0x1ffffff  // mask of the first action's place in the table
+	MostPlainArguments = 6          // general registers that an entry has room for
 )
 
 // Values of CONFIG_O_MODE.
@@ -535,6 +541,13 @@ const (
 	ActArgs       = 16 // words and memory are captured behind a call's entry: VALUE is the distance from the image_info to a Capture
 	ActResult     = 17 // the same behind its exit
 	ActIf         = 18 // the call is recorded only if a Condition holds: VALUE is the distance from the image_info to it
+)
+
+// Values of ACTION_O_PLAIN, with RESULT.
+const (
+	PlainNothing = 1 // none is captured
+	PlainGeneral = 2 // the first general register
+	PlainFloat   = 3 // the low half of the first floating-point register
 )
 
 // Values of CAPTURE_OP_O_CODE.
@@ -696,6 +709,7 @@ const (
 	ActionOWords = 6  // u16
 	ActionOValue = 8  // u64
 	ActionOLimit = 16 // u32
+	ActionOPlain = 20 // u8
 )
 
 // Sizes of arrays in action, bytes.

@@ -80,8 +80,24 @@ var Image = Struct{"image_info", "IMAGE", 1320, "the symbol fentry_image: what i
 		"thread's control base; 0: the thread pointer is another's"},
 }}
 
-// ActionsQuick is in an image's index of actions at a function of which all actions capture something, without a limit.
-const ActionsQuick = 1 << 31
+// Words of an image's index of actions: the place of a function's first action in the table, and what is said of all that it
+// has. Where only general registers in their order, or one result, are captured, that needs no more than it says.
+const (
+	ActionsQuick       = 1 << 31 // all of them capture something, without a limit
+	ActionsEntry       = 27      // from this bit: words of the call's entry with all that is captured then; 0: see the table
+	ActionsEntryMask   = 15
+	ActionsResult      = 25 // from this bit: what is captured at its exit, see PlainResults
+	ActionsResultMask  = 3
+	ActionsFirst       = 1<<ActionsResult - 1
+	MostPlainArguments = 6
+)
+
+// PlainResults are results that are a register.
+var PlainResults = []Value{
+	{"NOTHING", 1, "none is captured"},
+	{"GENERAL", 2, "the first general register"},
+	{"FLOAT", 3, "the low half of the first floating-point register"},
+}
 
 // GoModule says how the module of a position-independent Go program's moved code is made known to the program's runtime.
 // Distances are from the image_info.
@@ -110,6 +126,7 @@ var Action = Struct{"action", "ACTION", 24, "an entry of an image's table of act
 	{"VALUE", 8, "u64", "", "what the kind says; of TRACEON, TRACEOFF, FINISH, STACKTRACE and SNAPSHOT in ns: it is done at the " +
 		"end of calls that took longer than this; 0: at their beginning"},
 	{"LIMIT", 16, "u32", "", "how often it is done in a process; 0: always"},
+	{"PLAIN", 20, "u8", "", "of ARGS, if that is all: how many general registers are captured, in their order; of RESULT: see PlainResults"},
 }}
 
 // Actions are what can be done.

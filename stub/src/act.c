@@ -46,8 +46,8 @@ static struct doing doing_of(struct function f)
 	if (!all) /* a recorder has changed that, or the image was loaded again since */
 		return (struct doing){ 0, 0, 0 };
 	const u32 *index = acting_index(all) + f.id - 1;
-	u32 from = index[0] & ~ACTIONS_QUICK;
-	return (struct doing){ acting_table(all) + from, (index[1] & ~ACTIONS_QUICK) - from, (u32 *)all->counts + from };
+	u32 from = index[0] & ACTIONS_FIRST;
+	return (struct doing){ acting_table(all) + from, (index[1] & ACTIONS_FIRST) - from, (u32 *)all->counts + from };
 }
 
 /* due says whether an action is to be done once more, and counts it. */

@@ -11,6 +11,12 @@
 #define IMAGE_VERSION              4            /* value of IMAGE_O_VERSION */
 #define MEETING_MAGIC              0x454d4f4859525446 /* the bytes FTRYHOME, value of MEETING_O_MAGIC */
 #define ACTIONS_QUICK              0x80000000   /* bit in the index of actions: all of the function's capture something, always */
+#define ACTIONS_ENTRY              27           /* shift: words of an entry with what is captured, if that is general registers in their order; 0: see the table */
+#define ACTIONS_ENTRY_MASK         15           /* of that */
+#define ACTIONS_RESULT             25           /* shift: what is captured at an exit, PLAIN_...; 0: see the table */
+#define ACTIONS_RESULT_MASK        3            /* of that */
+#define ACTIONS_FIRST              0x1ffffff    /* mask of the first action's place in the table */
+#define MOST_PLAIN_ARGUMENTS       6            /* general registers that an entry has room for */
 
 /* values of CONFIG_O_MODE */
 #define MODE_GRAPH                 0            /* function_graph: entries and exits */
@@ -85,6 +91,11 @@
 #define ACT_ARGS                   16           /* words and memory are captured behind a call's entry: VALUE is the distance from the image_info to a Capture */
 #define ACT_RESULT                 17           /* the same behind its exit */
 #define ACT_IF                     18           /* the call is recorded only if a Condition holds: VALUE is the distance from the image_info to it */
+
+/* values of ACTION_O_PLAIN, with RESULT */
+#define PLAIN_NOTHING              1            /* none is captured */
+#define PLAIN_GENERAL              2            /* the first general register */
+#define PLAIN_FLOAT                3            /* the low half of the first floating-point register */
 
 /* values of CAPTURE_OP_O_CODE */
 #define OP_GENERAL                 1            /* a general register that arguments, or at an exit results, are in: a word */
@@ -216,6 +227,7 @@
 #define ACTION_O_WORDS             6            /* u16 */
 #define ACTION_O_VALUE             8            /* u64 */
 #define ACTION_O_LIMIT             16           /* u32 */
+#define ACTION_O_PLAIN             20           /* u8 */
 
 /* sizes of arrays in action, bytes */
 
@@ -485,13 +497,15 @@ struct action {
 	u16 words; /* most words of the records that it writes behind a call's entry, with their headers */
 	u64 value; /* what the kind says; of TRACEON, TRACEOFF, FINISH, STACKTRACE and SNAPSHOT in ns: it is done at the end of calls that took longer than this; 0: at their beginning */
 	u32 limit; /* how often it is done in a process; 0: always */
-	u8 pad20[4];
+	u8 plain; /* of ARGS, if that is all: how many general registers are captured, in their order; of RESULT: see PlainResults */
+	u8 pad21[3];
 };
 _Static_assert(offsetof(struct action, id) == ACTION_O_ID, "action.id");
 _Static_assert(offsetof(struct action, kind) == ACTION_O_KIND, "action.kind");
 _Static_assert(offsetof(struct action, words) == ACTION_O_WORDS, "action.words");
 _Static_assert(offsetof(struct action, value) == ACTION_O_VALUE, "action.value");
 _Static_assert(offsetof(struct action, limit) == ACTION_O_LIMIT, "action.limit");
+_Static_assert(offsetof(struct action, plain) == ACTION_O_PLAIN, "action.plain");
 _Static_assert(sizeof(struct action) == ACTION_SIZE, "action");
 
 /* what is captured of one end of a call; OPS operations follow */

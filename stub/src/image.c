@@ -30,6 +30,8 @@ hidden u32 fentry_armed; /* one of these; the classic tracer, which has no switc
 hidden u32 fentry_silent; /* not 0: system calls are not traced */
 hidden u32 fentry_switched; /* not 0: a recorder has switched functions, and wants to hear of each image that comes */
 
+static u32 plain; /* not 0: what is captured in registers is recorded in place (act.S) */
+
 /* The images by the addresses of their thunks, which are in the table, as an image that is loaded again has others. A
    table that was replaced is used again for the one after the next; whoever reads one looks at rewritten before and
    behind. */
@@ -116,6 +118,7 @@ static void set_switches(struct image *m, u32 armed)
 	static const u64 ones = 0x0101010101010101, bits = SWITCH_ON * ones;
 	u64 *w = (u64 *)m->switches;
 	store(&m->words->syscalls, syscalls_recorded(armed));
+	store(&m->words->plain, armed == ON && load(&plain));
 	for (u32 i = 0; w && i < m->sites; i += 8, w++) {
 		u64 was, now;
 		do {
@@ -286,7 +289,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	*words = (struct words){
 		fentry_words.blocks, m->thunks, m->size, 0, 0, 0, fentry_words.depth, base,
 		fentry_words.enter, fentry_words.exit, fentry_words.record, fentry_words.syscall, fentry_words.settle, words->word,
-		fentry_words.act, fentry_words.act_exit, at, 0, m->roots, fentry_words.threshold, m,
+		fentry_words.act, fentry_words.act_exit, at, 0, m->roots, fentry_words.threshold, m, 0, 0,
 	};
 	/* The tables of the tracer profile are by local id. */
 	id_words(&words->id_scale, m->thunks, m->thunk_size, fentry_config.mode == MODE_PROFILE ? 0 : base);
@@ -464,6 +467,14 @@ hidden int image_function(u64 addr, struct function *f)
 hidden int images_armed(void) { return load(&fentry_armed) == ON; }
 
 hidden int images_paused(void) { return load(&fentry_armed) == PAUSED; }
+
+/* images_plain says whether calls have nothing but return addresses in their shadow, and a clock: then what is captured of
+   them in registers can be recorded in place. */
+hidden void images_plain(int is)
+{
+	store(&plain, (u32)is);
+	follow_armed(0);
+}
 
 /* images_arm begins tracing in all images, or ends it. It returns how it was. */
 hidden int images_arm(int on)

@@ -31,6 +31,7 @@ struct words {
 	const u8 *roots;
 	u64 threshold;
 	struct image *self;
+	u32 plain, unused;
 };
 
 at(words, blocks, W_BLOCKS);
@@ -54,6 +55,7 @@ at(words, act, W_ACT);
 at(words, act_exit, W_ACT_EXIT);
 at(words, tables, W_TABLES);
 at(words, syscalls, W_SYSCALLS);
+at(words, plain, W_PLAIN);
 _Static_assert(sizeof(struct words) == W_SIZE, "words");
 
 /* How far an image is. Its memory is only certain to be there while it is HERE, and else for the thread that
@@ -144,6 +146,7 @@ hidden u32 images_base(void);
 hidden struct image *images_first(void);
 hidden int image_returns_to(u64 ret, struct function *f);
 hidden int image_function(u64 addr, struct function *f);
+hidden void images_plain(int plain);
 hidden int images_arm(int on);
 hidden int images_armed(void);
 hidden int images_paused(void);

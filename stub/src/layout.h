@@ -47,7 +47,8 @@
 #define W_ROOTS            128 /* bitmap of graph roots by local id, 0: every function is one */
 #define W_THRESHOLD        136 /* ticks: shorter calls are not recorded; 0: all are */
 #define W_SELF             144 /* the image, for slow paths */
-#define W_SIZE             152
+#define W_PLAIN            152 /* u32: not 0: entries and exits with what is captured of them in registers are recorded in place */
+#define W_SIZE             160
 
 /* struct table: what a thread has counted in an image */
 #define T_ENTRIES          0  /* by local id; 0: none of the image's functions has been called yet */

@@ -4,8 +4,8 @@
    rest. What is captured most needs none of it: where everything is in place, as a fast path would find it, the event
    and the records behind it are reserved at once, by the fast paths' own rule (macros.h). A signal that comes in between
    finds slots that are taken, and its events lie behind. Where anything is not in place, nothing is changed, and the
-   slow path does all there is to do. So this is the fast path of functions with captures. It is in C because that is the
-   same on all machines, and because registers have been saved for it anyway.
+   slow path does all there is to do. So this is the fast path of functions with captures, but for those of registers alone where
+   act.S knows them. It is in C because that is the same on all machines, and because registers have been saved for it anyway.
 
    How much memory will be read is not known when slots are reserved, so as many are as it can be. What is left
    is given back, unless the thread has reserved something behind since: then it becomes records DATA of no word, for
@@ -36,9 +36,9 @@ static const struct action *quick_actions(struct function f, u32 *n)
 	if (!all)
 		return 0;
 	const u32 *index = acting_index(all) + f.id - 1;
-	u32 from = index[0] ^ ACTIONS_QUICK;
-	*n = (index[1] & ~ACTIONS_QUICK) - from;
-	return from & ACTIONS_QUICK ? 0 : acting_table(all) + from;
+	u32 from = index[0] & ACTIONS_FIRST;
+	*n = (index[1] & ACTIONS_FIRST) - from;
+	return index[0] & ACTIONS_QUICK ? acting_table(all) + from : 0;
 }
 
 /* reserve reserves n words for events of now, whose time's low half it finds. 0: there is no room, or the high half is

@@ -90,6 +90,7 @@ hidden void stacks_init(void)
 	extra = fentry_config.mode == MODE_PROFILE || fentry_config.depth || fentry_config.threshold || fentry_own.roots ||
 		fentry_own.without || fentry_image.options & 1; /* of actions, in any image */
 	wide = extra;
+	images_plain(fentry_config.mode == MODE_GRAPH && !clockless() && !extra);
 }
 
 /* extra_shadow says whether frames have times and depths in their shadow. */
@@ -443,6 +444,7 @@ hidden void stacks_extended(void)
 {
 	store(&late, 1);
 	store(&extra, 1);
+	images_plain(0);
 }
 
 /* stacks_areas tells on which areas stacks were seen, at most room of them, and returns how many

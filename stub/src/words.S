@@ -39,4 +39,5 @@ fentry_words:
 	WORD	fentry_home_act_exit, W_ACT_EXIT, 8
 	WORD	fentry_tables, W_TABLES, 4
 	WORD	fentry_syscalls_on, W_SYSCALLS, 4
+	WORD	fentry_plain, W_PLAIN, 4
 	.section .note.GNU-stack, "", @progbits

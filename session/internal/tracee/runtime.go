@@ -143,7 +143,7 @@ func (r *Runtime) find() error {
 }
 
 // homeVersion is HOME_VERSION of stub/src/home.h.
-const homeVersion = 11
+const homeVersion = 12
 
 // next reads the image at an address, and returns where the next one is.
 func (r *Runtime) next(at uint64, err *error) uint64 {

@@ -119,7 +119,8 @@
 	.endm
 
 	/* Reserve n bytes at %rax for an event of now: %rdx is the counter's low half, or the
-	   sequence number's. Changes rcx. end is the block's word that says up to where there is room. */
+	   sequence number's. Changes rcx. end is the block's word that says up to where there is room. words: a register that
+	   has how many words there are, in place of n. */
 #ifdef NO_CLOCK
 	.macro RESERVE n, full, pre, suf, end=CB_END
 10:	mov	\pre\()CB_NEXT\suf, %rax
@@ -159,7 +160,7 @@
 	jmp	\reserved
 	.endm
 #else
-	.macro RESERVE n, full, pre, suf, end=CB_END
+	.macro RESERVE n, full, pre, suf, end=CB_END, words
 10:	mov	\pre\()CB_NEXT\suf, %rcx
 	cmp	\pre\()\end\suf, %rcx
 	jae	\full
@@ -168,7 +169,11 @@
 	jne	\full
 	mov	%eax, %edx
 	mov	%rcx, %rax
+	.ifb \words
 	add	$\n, %rcx
+	.else
+	lea	(%rcx, \words, 8), %rcx
+	.endif
 	cmpxchg	%rcx, \pre\()CB_NEXT\suf
 	jne	10b
 	.endm
@@ -402,6 +407,17 @@
 	mov	(%rdx), %rcx
 	mov	%rax, 32+\x(%rsp)
 	mov	%rcx, \pre\()CB_TOP\suf
+	.endm
+
+	/* The same by two registers. */
+	.macro UNLINK_BY slot, word, pre, suf, x
+	lea	32+\x(%rsp), \slot
+	btc	$SHADOW_RET, \slot
+	mov	(\slot), \word
+	mov	\word, 32+\x(%rsp)
+	btc	$SHADOW_PREV, \slot
+	mov	(\slot), \word
+	mov	\word, \pre\()CB_TOP\suf
 	.endm
 
 	.macro LEAVE_EXIT x=0
