@@ -214,7 +214,7 @@ func TestControlTracer(t *testing.T) {
 }
 
 // Functions that are available begin switched off, and without jumps soon, and are switched on like those that were chosen
-// at the beginning; others cannot be.
+// at the beginning.
 func TestControlAvailable(t *testing.T) {
 	var o fentry.Options
 	for filter, patterns := range map[**record.Filter][]string{&o.Plan.First: {"outer"}, &o.Plan.Select: {"outer", "other", "leaf"}} {
@@ -227,7 +227,7 @@ func TestControlAvailable(t *testing.T) {
 		{"", 0, map[string]int{"outer": 1}},
 		{"max_graph_depth = 1", 0, map[string]int{"outer": 1}},
 		{"set_ftrace_filter += other", 0, map[string]int{"outer": 1, "other": 1}},
-		{"max_graph_depth = 0; set_ftrace_filter += middle", 43, map[string]int{"outer": 1, "other": 1}},
+		{"max_graph_depth = 0; set_ftrace_filter += printf", 43, map[string]int{"outer": 1, "other": 1}},
 		{"set_ftrace_filter = leaf", 0, map[string]int{"leaf": 3}},
 		{"set_ftrace_filter =; max_graph_depth = 0", 0, map[string]int{"outer": 1, "other": 1, "leaf": 3}},
 	})
@@ -263,9 +263,14 @@ type settingRounds []struct {
 // testSettings makes settings in programs that were started and in those that were attached to.
 func testSettings(t *testing.T, o fentry.Options, rounds settingRounds) {
 	o.Buffer = 32 << 20
+	testSettingsOf(t, o, rounds, "-fpatchable-function-entry=5")
+}
+
+// testSettingsOf does so in programs that are compiled with flags.
+func testSettingsOf(t *testing.T, o fentry.Options, rounds settingRounds, flags ...string) {
 	for name, attached := range map[string]bool{"started": false, "attached": true} {
 		t.Run(name, func(t *testing.T) {
-			c := startControlled(t, attached, o, "-fpatchable-function-entry=5")
+			c := startControlled(t, attached, o, flags...)
 			want := map[string]uint64{}
 			for i, r := range rounds {
 				if r.set != "" {

@@ -249,7 +249,7 @@ func (r *run) planOf(id trace.ImageID) (*Program, *patch.Plan) {
 			return p, plan
 		}
 	}
-	return nil, nil
+	return r.added.planOf(id)
 }
 
 // planOf finds the plan of an image; nil: it is none of these.

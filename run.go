@@ -360,6 +360,7 @@ type run struct {
 	followed  *executed  // of processes that run already: programs that they execute; nil: these are left alone
 	capturing *capturing
 	doings    *doings // nil: nobody can change what is done at calls
+	added     added   // functions that were not chosen in the beginning
 	emulated  bool    // it runs under an emulator
 }
 
@@ -472,6 +473,9 @@ func (r *run) controlled(so *session.Options) {
 	t := &tables{of: r.names}
 	so.Pipe, so.Keeper = r.o.Pipe, r.o.Keeper
 	r.doings = &doings{r: r, l: t, notes: make(captureNotes), asked: make(captureNotes)}
+	if !r.o.NoPtrace && !r.emulated {
+		so.More = r.more
+	}
 	so.Doing, so.Did = r.doings.understand, r.doings.did
 	so.Match, so.Depth, so.Threshold = t.match, r.o.Plan.Depth, r.o.Plan.Threshold
 	if first := r.o.Plan.First; first != nil {

@@ -522,7 +522,7 @@ func (l *layout) roots() error {
 			ids = append(ids, fn.ID)
 		}
 	}
-	if len(ids) == 0 {
+	if len(ids) == 0 && o.Addition == nil {
 		return fmt.Errorf("%w: no traced function is a graph root", ErrNoSites)
 	}
 	bits := make([]byte, l.bitmapSize())

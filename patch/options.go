@@ -190,6 +190,10 @@ type Options struct {
 	// of the way of the heap of most programs.
 	At uint64
 
+	// Addition makes a plan of more functions of an image that runs already, in place of those that Select chooses: they are
+	// off until a recorder switches them on. It is for Running; nil: nobody has put another plan into the image.
+	Addition *Addition
+
 	// Bare makes a plan for a process even if no function is to be traced: it carries the runtime alone, which follows what
 	// the process executes.
 	Bare bool

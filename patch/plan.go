@@ -88,6 +88,9 @@ func (p *Plan) flavour() flavour {
 // Traced returns the number of traced functions, as of the last [Plan.Build].
 func (p *Plan) Traced() int { return p.l.traced }
 
+// AddedEnd returns the address behind what the plan adds to the image, as of the last [Plan.Build].
+func (p *Plan) AddedEnd() uint64 { return p.l.end() }
+
 // Thunk returns the address of a function's thunk, or 0 if the function is not traced, as of the last [Plan.Build].
 func (p *Plan) Thunk(fn *Func) uint64 {
 	if fn.ID == 0 {
@@ -231,7 +234,11 @@ func (p *Plan) choose(sites []record.Site) {
 		chosen := reason == "" && !p.Options.NoFunctions && (selected == nil || selected.MatchSite(s)) && !p.Options.leavesOut(s, buildID)
 		wanted := reason == "" && (hides(s) || p.tells(s, selected))
 		off := chosen && !wanted && !first.MatchSite(s)
-		switch {
+		switch a := p.Options.Addition; {
+		case a != nil:
+			if reason == "" && a.Adds(s) {
+				fn.Action, fn.off = Trace, true
+			}
 		case reason != "":
 			fn.leave(reason)
 		case off && p.acts(&fn, acts(s)):

@@ -104,6 +104,9 @@ func (p *Plan) Memory() (*Memory, error) {
 		if running, err = l.running(); err != nil {
 			return nil, err
 		}
+		if a := p.Options.Addition; a != nil {
+			a.behind(edits)
+		}
 		edits = l.cutAtPages(edits)
 	}
 	return &Memory{

@@ -86,6 +86,10 @@ type Options struct {
 	// Match understands a pattern of names ([Control]), and returns which functions of an image it matches, by local id:
 	// none of one that is not known. It can be called concurrently, with what it returns. nil: functions have no names.
 	Match func(pattern string) (func(trace.ImageID) ([]uint32, error), error)
+	// More plans functions of an image that patterns choose and that have not been planned: whoever controls the session asks
+	// for them. nil, without an error: there are none. From then on Match knows the functions of the image that it returns. If
+	// More itself is nil, none can be added.
+	More func(of trace.ImageID, patterns []string) (*Addition, error)
 	// First returns which functions of an image plans have switched on (patch.Options.First), by local id, and can be called
 	// concurrently; FirstText are the patterns that choose them. nil: all.
 	First     func(trace.ImageID) ([]uint32, error)

@@ -38,9 +38,10 @@ type settings struct {
 	roots   choice
 	depth   uint32
 	thresh  time.Duration
-	doing   []doing // in their order
-	edition uint64  // another one each time that what is done at calls can be another
-	filters uint64  // another one each time that other functions can be on
+	doing   []doing    // in their order
+	added   *additions // functions that were not planned in the beginning
+	edition uint64     // another one each time that what is done at calls can be another
+	filters uint64     // another one each time that other functions can be on
 }
 
 // A choice is a set of functions, as patterns have made it. The zero value chooses nothing, or everything, as its user
@@ -74,9 +75,9 @@ func (c choice) with(op string, rules []rule) choice {
 	return choice{rules: slices.Concat(c.rules, rules), only: c.only}
 }
 
-// in is the choice in an image. nil: all of it, if only is false and nobody has chosen.
-func (c *choice) in(image trace.ImageID) (func(id uint32) bool, error) {
-	of, only := c.of, c.only
+// in is the choice in an image. In one of which only is said, nothing is chosen but by rules.
+func (c *choice) in(image trace.ImageID, only bool) (func(id uint32) bool, error) {
+	of, only := c.of, c.only || only
 	base := func(id uint32) bool { return of != nil && of(image, id) || of == nil && !only }
 	if len(c.rules) == 0 {
 		return base, nil
@@ -127,17 +128,21 @@ func (s *settings) on(image trace.ImageID) (func(id uint32) bool, error) {
 
 // recorded are the functions that a filter and what takes away from it leave, in an image; nil: all.
 func (s *settings) recorded(image trace.ImageID) (func(id uint32) bool, error) {
+	added := s.added.has(image)
 	switch {
 	case s.nop:
 		return func(uint32) bool { return false }, nil
-	case !s.filter.chooses() && !s.notrace.chooses():
+	case !s.filter.chooses() && !s.notrace.chooses() && !added:
 		return nil, nil
 	}
-	in, err := s.filter.in(image)
+	in, err := s.filter.in(image, added)
+	if err == nil && added && s.roots.chooses() && s.filter.of == nil && !s.filter.only {
+		in, err = s.withRoots(image, in)
+	}
 	if err != nil || !s.notrace.chooses() {
 		return in, err
 	}
-	out, err := s.notrace.in(image)
+	out, err := s.notrace.in(image, false)
 	return func(id uint32) bool { return in(id) && !out(id) }, err
 }
 
@@ -244,7 +249,7 @@ func (s *session) settles(p procfs.Process) *tracee.Attachment {
 	if s.injected == nil || st == nil || s.injected.Goroutines { // nobody looks where those are that do not run
 		return nil
 	}
-	a, err := tracee.Injected(p.Pid, s.injected)
+	a, err := tracee.Injected(p.Pid, append([]*patch.Memory{s.injected}, s.setting.now.added.memories()...)...)
 	if err != nil {
 		return nil
 	}
@@ -397,6 +402,9 @@ func (s *session) applyIn(p procfs.Process, to *settings, clear, paused bool) er
 		return err
 	}
 	defer r.Close()
+	if err := s.addIn(r, p, to); err != nil {
+		return err
+	}
 	if err := s.limit(r, p, to); err != nil {
 		return err
 	}
@@ -489,7 +497,7 @@ func (s *session) limit(r *tracee.Runtime, p procfs.Process, to *settings) error
 		return nil
 	}
 	if to.roots.chooses() {
-		l.Roots = func(image uint64) (func(id uint32) bool, error) { return to.roots.in(trace.ImageID(image)) }
+		l.Roots = func(image uint64) (func(id uint32) bool, error) { return to.roots.in(trace.ImageID(image), false) }
 	}
 	s.setting.limits[id] = was
 	if err := r.Limit(l); err != nil {
@@ -567,7 +575,7 @@ func (s *session) come() {
 }
 
 // noFunction is said where a pattern matches none.
-const noFunction = "no function matches that was chosen when the recording began (record -F, --available)"
+const noFunction = "no function matches that was chosen when the recording began, or that can be added now (record -F, --available)"
 
 // unmatched is why a pattern matches no function of images: if there are none, no process is there to look into.
 func unmatched(images map[trace.ImageID]int) string {
@@ -604,13 +612,16 @@ func (s *session) rulesOf(c *command, images map[trace.ImageID]int) (rules []rul
 }
 
 // set follows commands that set something, all of them or none.
-func (s *session) set(cs []command) (answer string, cerr *ControlError) {
+func (s *session) set(cs []command) (answer string, err *ControlError) {
 	s.setting.mu.Lock()
 	defer s.setting.mu.Unlock()
 	if s.end.winding.Load() {
 		return "", &ControlError{cs[0].name.at, ErrOver.Error()}
 	}
-	images := s.switchable()
+	images, err := s.withMore(s.switchable(), cs)
+	if err != nil {
+		return "", err
+	}
 	defer s.did(false) // if it is not applied
 	to, clear, paused := s.setting.now, false, false
 	for i := range cs {

@@ -52,10 +52,14 @@ type image struct {
 	m       *patch.Memory
 	bias    uint64
 	library *Library // nil: the program itself
+	beside  bool     // the process has had it before: these are more functions of it
 	mapped  []area
 	edits   []arch.Edit // those that were written
 	failed  bool        // it could not be put into the process
 }
+
+// home tells the plan of the program that others join.
+func (im *image) home() bool { return im.library == nil && !im.beside }
 
 // mostStack bounds how much of a stack is looked at.
 const mostStack = 16 << 20
@@ -144,7 +148,7 @@ func (a *Attachment) newcomers(ts *threads, ms []mapping, plan func([]*Library))
 // add puts images into a process that runs: those with the program, which is the first, or more.
 func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 	b := &Attachment{images: images}
-	home := images[0].library == nil
+	home := images[0].home()
 	ms, err := ts.maps()
 	if err == nil && home {
 		err = ts.unrecorded(ms)
@@ -195,9 +199,14 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 	}
 	if err == nil {
 		// Children are found by the pool, which the program's runtime maps: they get all that is mapped, or nothing.
-		err = ts.within(!home, func() error {
+		start := func(ms []mapping) error {
 			return ts.calling(ms, func(r *remote) error { return b.start(r, stack, ts.aux, pool) })
-		})
+		}
+		if images[0].beside {
+			err = ts.outside(start)
+		} else {
+			err = ts.within(!home, func() error { return start(ms) })
+		}
 	}
 	if errors.Is(err, errNoAnswer) {
 		return err
@@ -253,7 +262,8 @@ func (a *Attachment) view(ms []mapping) *Attachment {
 	}
 	v.mapped = append(v.mapped, a.hooks.mapped...)
 	v.edits = append(v.edits, a.hooks.edits...)
-	slices.SortFunc(v.edits, byAddress)
+	slices.SortStableFunc(v.edits, byAddress)
+	v.edits = layered(v.edits)
 	return v
 }
 
@@ -320,7 +330,7 @@ func (a *Attachment) planned() []arch.Edit {
 			all = append(all, e)
 		}
 	}
-	slices.SortFunc(all, byAddress)
+	slices.SortStableFunc(all, byAddress)
 	return all
 }
 
@@ -340,7 +350,7 @@ func (a *Attachment) mapMemory(r *remote) (s remoteStack, err error) {
 		}
 		a.mapped = append(a.mapped, im.mapped...)
 	}
-	if err == nil && a.images[0].library == nil {
+	if err == nil && a.images[0].home() {
 		err = r.advise(unix.MADV_DONTFORK, a.mapped...)
 	}
 	if err == nil {
@@ -412,7 +422,7 @@ func (a *Attachment) start(r *remote, stack remoteStack, aux []byte, pool int) (
 		return err
 	}
 	home := a.images[0]
-	if home.library == nil {
+	if home.home() {
 		if err := r.connect(stack.lo + remoteRoom); err != nil {
 			return err
 		}
@@ -441,8 +451,10 @@ func (a *Attachment) start(r *remote, stack remoteStack, aux []byte, pool int) (
 		switch {
 		case err != nil:
 			return err
-		case traced == 0 && im.library == nil:
+		case traced == 0 && im.home():
 			return errors.New("the runtime cannot open the recorder's buffer in it")
+		case traced == 0 && im.beside:
+			return errors.New("the runtime does not accept more functions")
 		case traced == 0:
 			return fmt.Errorf("%s: the runtime does not accept the library", im.library.Path)
 		}
@@ -450,7 +462,7 @@ func (a *Attachment) start(r *remote, stack remoteStack, aux []byte, pool int) (
 			return err
 		}
 	}
-	if home.library == nil {
+	if home.home() {
 		return r.advise(unix.MADV_DOFORK, a.mapped...)
 	}
 	return nil

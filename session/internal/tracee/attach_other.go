@@ -62,8 +62,14 @@ func (a *Attachment) Loaded(int, func([]*Library), Steps) error { return errNoAt
 // Detach takes it out again.
 func (a *Attachment) Detach(int) (time.Duration, error) { return 0, errNoAttach }
 
-// Injected is a plan that was put into a program when that began.
-func Injected(int, *patch.Memory) (*Attachment, error) { return nil, errNoAttach }
+// Injected are plans of a process that were put into its program.
+func Injected(int, ...*patch.Memory) (*Attachment, error) { return nil, errNoAttach }
+
+// Add puts a plan of more functions of its program into a process.
+func (a *Attachment) Add(int, *patch.Memory) error { return errNoAttach }
+
+// Has tells whether a process has an image.
+func (r *Runtime) Has(uint64) bool { return false }
 
 // Settle has the sites of a process be what its functions' switches say.
 func (a *Attachment) Settle(int, int) (Settled, error) { return Settled{}, errNoAttach }

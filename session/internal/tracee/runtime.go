@@ -142,6 +142,9 @@ func (r *Runtime) find() error {
 	return err
 }
 
+// Again looks once more what there is.
+func (r *Runtime) Again() error { return r.find() }
+
 // homeVersion is HOME_VERSION of stub/src/home.h.
 const homeVersion = 12
 

@@ -288,22 +288,29 @@ func (a *Attachment) busy(ts *threads, edits []arch.Edit) (map[int]bool, error) 
 // jumps that lead nowhere. So what is off for long gets back what it was; and when it is switched on again, its jump. What a
 // function's switch says is followed, whoever has set it.
 
-// Injected is a plan that was put into a program when that began.
-func Injected(pid int, m *patch.Memory) (*Attachment, error) {
-	ts, err := openThreads(pid)
+// Injected are those of plans that a process has which were put into its program when that began, or were added to it since.
+func Injected(pid int, plans ...*patch.Memory) (*Attachment, error) {
+	r, err := OpenRuntime(pid)
 	if err != nil {
 		return nil, err
 	}
-	defer ts.close()
-	im := &image{m: m, bias: auxValue(ts.aux, atEntry) - m.OrigEntry}
-	a := &Attachment{images: []*image{im}}
-	_, at := m.Sites()
-	sites := make(map[uint64]bool, len(at))
-	for _, site := range at {
-		sites[im.bias+site] = true
+	defer r.Close()
+	a := &Attachment{}
+	for i, m := range plans {
+		im := &image{m: m, bias: auxValue(r.aux, atEntry) - m.OrigEntry, beside: i > 0}
+		if im.bias%PageSize != 0 || !slices.ContainsFunc(r.Images, func(o RuntimeImage) bool { return o.thunks == im.bias+m.RXAddr }) {
+			continue
+		}
+		a.images = append(a.images, im)
+		one, sites := &Attachment{images: []*image{im}}, make(map[uint64]bool)
+		_, at := m.Sites()
+		for _, site := range at {
+			sites[im.bias+site] = true
+		}
+		a.edits = append(a.edits, slices.DeleteFunc(one.planned(), func(e arch.Edit) bool { return isLate(&e) || !sites[e.Addr] })...)
 	}
-	a.edits = slices.DeleteFunc(a.planned(), func(e arch.Edit) bool { return isLate(&e) || !sites[e.Addr] })
-	if im.bias%PageSize != 0 || len(a.edits) == 0 {
+	slices.SortFunc(a.edits, byAddress)
+	if len(a.edits) == 0 {
 		return nil, ErrNotPlanned
 	}
 	return a, nil
