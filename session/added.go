@@ -81,6 +81,9 @@ func (s *session) withMore(images map[trace.ImageID]int, cs []command) (map[trac
 		}
 	}
 	added := s.setting.now.added
+	if added == nil {
+		return images, nil
+	}
 	if s.o.More != nil && len(patterns) > 0 {
 		for image := range images {
 			if added.has(image) {
