@@ -2,6 +2,7 @@ package tracee
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -118,12 +119,14 @@ func (a *Attachment) unwinds(v uint64) bool {
 
 // detaching is a plan on its way out of a process.
 type detaching struct {
-	a     *Attachment
-	ts    *threads
-	ms    []mapping
-	stack remoteStack
-	areas []area
-	tries int
+	a      *Attachment
+	ts     *threads
+	ms     []mapping
+	stack  remoteStack
+	areas  []area
+	added  spans // what was added
+	stacks spans // areas
+	tries  int
 
 	why      string // it stays, as was seen last
 	empty    bool   // nobody is in what was added, and nobody comes there any more
@@ -138,7 +141,9 @@ func (d *detaching) prepare() error {
 		if d.stack, err = r.mapStack(); err != nil {
 			return err
 		}
-		return d.findAreas(r)
+		err = d.findAreas(r)
+		d.added, d.stacks = newSpans(d.a.mapped), newSpans(d.areas)
+		return err
 	})
 }
 
@@ -165,7 +170,11 @@ func (d *detaching) look() error {
 	for _, s := range d.areas {
 		for _, s := range d.shadowed(s) {
 			// An error: nobody has that stack any more.
-			_ = ts.memory().words(s.at, s.at+s.size, func(at, v uint64) { d.lead(at, v) })
+			_ = ts.memory().words(s.at, s.at+s.size, func(at, v uint64) {
+				if d.added.has(v) {
+					d.lead(at, v)
+				}
+			})
 		}
 	}
 	inside, reading := false, false
@@ -175,9 +184,10 @@ func (d *detaching) look() error {
 			inside, d.why = true, fmt.Sprintf("thread %d is in it", t.pid)
 		}
 		err := t.liveStack(d.ms, func(at, v uint64) {
+			added := d.added.has(v)
 			switch {
-			case at >= t.regs.sp() && d.leadBack(at, v):
-			case a.inside(v) && !d.lead(at, v):
+			case added && at >= t.regs.sp() && d.leadBack(at, v):
+			case added && !d.lead(at, v):
 				if at >= t.regs.sp() && interrupted(ts.memory(), at) {
 					inside, d.why = true, fmt.Sprintf("a signal handler has interrupted thread %d in it", t.pid)
 				}
@@ -210,26 +220,32 @@ func (ts *threads) forgetBlocks() {
 	}
 }
 
-// shedStep is how many pieces of the pool are given back between two looks at the clock.
-const shedStep = 8
+// shedStep is how many pieces of the pool are given back between two looks at the clock, at first: more if that takes no time.
+const shedStep = 1
 
 // shed has the runtime give back what it has mapped of the pool's chunks, in stops of a bounded length. All threads are
 // stopped, as children that are forked meanwhile would not know what they have of it.
 func (d *detaching) shed() error {
 	home := d.a.images[0]
-	run := home.m.Running
+	run, step := home.m.Running, uint64(shedStep)
 	for more := true; more; {
 		began := time.Now()
 		err := d.ts.within(false, func() error {
 			began = time.Now()
 			return d.ts.calling(d.ms, func(r *remote) error {
-				for more && time.Since(began) < stopLimit {
+				for last := time.Duration(0); more && time.Since(began)+last < stopLimit; {
+					from := time.Now()
 					n, err := r.run(d.stack, home.bias+run.Remote, home.bias+run.Shed, d.stack.hi-PageSize,
-						uint64(len(d.a.images)), shedStep)
+						uint64(len(d.a.images)), step)
 					if err != nil {
 						return err
 					}
-					more = n == shedStep
+					more = n == step
+					if last = time.Since(from); last < stopLimit/8 {
+						step *= 2
+					} else if last > stopLimit/2 {
+						step = max(step/2, 1)
+					}
 				}
 				return nil
 			})
@@ -359,12 +375,32 @@ func (d *detaching) shadowed(s area) (parts []area) {
 
 // inside tells whether an address is in what was added.
 func (a *Attachment) inside(v uint64) bool {
-	for _, m := range a.mapped {
-		if v-m.at < m.size {
-			return true
+	return slices.ContainsFunc(a.mapped, func(m area) bool { return v-m.at < m.size })
+}
+
+// spans are areas, sorted and apart: each word of each stack is looked up in them while all threads are stopped.
+type spans []area
+
+func newSpans(areas []area) (all spans) {
+	areas = slices.Clone(areas)
+	slices.SortFunc(areas, func(a, b area) int { return cmp.Compare(a.at, b.at) })
+	for _, a := range areas {
+		if k := len(all) - 1; k >= 0 && a.at <= all[k].at+all[k].size {
+			all[k].size = max(all[k].size, a.at+a.size-all[k].at)
+		} else {
+			all = append(all, a)
 		}
 	}
-	return false
+	return all
+}
+
+// has tells whether an address is in one of them.
+func (s spans) has(v uint64) bool {
+	if len(s) == 0 || v < s[0].at || v >= s[len(s)-1].at+s[len(s)-1].size {
+		return false
+	}
+	i := sort.Search(len(s), func(i int) bool { return s[i].at > v })
+	return v-s[i-1].at < s[i-1].size
 }
 
 // occupied tells whether a thread is inside of what was added, or on the way there.
@@ -401,7 +437,7 @@ func (d *detaching) stepOut(t *thread) error {
 // end, and is interrupted at a deadline. A single step would leave a SIGTRAP behind then.
 func (t *thread) onward(signal int, deadline time.Time) (ws syscall.WaitStatus, err error) {
 	request := func(nr, signal int) error {
-		if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, uintptr(nr), uintptr(t.pid), 0, uintptr(signal), 0, 0); errno != 0 {
+		if ptrace(uintptr(nr), t.pid, signal) != nil {
 			return ErrEnded
 		}
 		return nil
@@ -442,7 +478,7 @@ func (d *detaching) reads(t *thread) bool {
 	for _, v := range [...]uint64{
 		r.Rax, r.Rbx, r.Rcx, r.Rdx, r.Rsi, r.Rdi, r.Rbp, r.R8, r.R9, r.R10, r.R11, r.R12, r.R13, r.R14, r.R15,
 	} {
-		if d.a.inside(v) || d.isShadow(v) {
+		if d.added.has(v) || d.isShadow(v) {
 			return true
 		}
 	}
@@ -451,13 +487,7 @@ func (d *detaching) reads(t *thread) bool {
 
 // isShadow tells whether an address is in the shadow of a stack.
 func (d *detaching) isShadow(v uint64) bool {
-	v ^= d.a.images[0].m.Running.Shadow
-	for _, s := range d.areas {
-		if v-s.at < s.size {
-			return true
-		}
-	}
-	return false
+	return d.stacks.has(v ^ d.a.images[0].m.Running.Shadow)
 }
 
 // lead puts a return address back that is in the word at an address, if v, which is there, leads to a thunk. It

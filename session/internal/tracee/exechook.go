@@ -50,12 +50,10 @@ const mostMaps = 4 << 20
 
 // readMaps returns the mappings of a process or thread whose directory in /proc is given.
 func readMaps(dir string) ([]mapping, error) {
-	f, err := os.Open(dir + "/maps")
-	if err != nil {
-		return nil, err
+	b, err := readFile(dir + "/maps")
+	if err == nil && len(b) == 0 {
+		err = fmt.Errorf("%s/maps: empty", dir)
 	}
-	defer f.Close()
-	b, err := readAtMost(f, mostMaps)
 	return parseMaps(b), err
 }
 

@@ -5,6 +5,9 @@ package tracee
 import (
 	"fmt"
 	"io"
+	"runtime"
+	"slices"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -17,13 +20,39 @@ var _ arch.Memory = (*Process)(nil)
 
 // ReadAt copies len(b) bytes from address addr of the process. The error is ErrEnded if that has no memory any more.
 func (t *Process) ReadAt(b []byte, addr uint64) error {
-	if n, err := t.mem.ReadAt(b, int64(addr)); err != nil {
-		if n == 0 && err == io.EOF { // what is not mapped is EIO
+	if n, err := t.transfer(unix.SYS_PREAD64, b, addr); n < len(b) {
+		if n == 0 && err == nil { // what is not mapped is EIO
 			err = ErrEnded
+		} else if err == nil {
+			err = io.ErrUnexpectedEOF
 		}
 		return &RefusedError{fmt.Errorf("read %d bytes at %#x of the program: %w", len(b), addr, err)}
 	}
 	return nil
+}
+
+// transferStep is how many bytes are read or written by one call.
+const transferStep = 128 << 10
+
+// transfer has the kernel read or write by the memory's descriptor, and returns how many bytes. The scheduler of Go does not know
+// of the calls: it would give the place of this goroutine to another one, and processes are stopped that would wait until this
+// one has a place again, for up to 10 ms.
+func (t *Process) transfer(call uintptr, b []byte, addr uint64) (done int, err error) {
+	defer runtime.KeepAlive(t.mem)
+	for fd := t.mem.Fd(); done < len(b); {
+		part := b[done:min(len(b), done+transferStep)]
+		n, _, errno := unix.RawSyscall6(call, fd, uintptr(unsafe.Pointer(&part[0])), uintptr(len(part)), uintptr(addr)+uintptr(done), 0, 0)
+		switch {
+		case errno == unix.EINTR:
+		case errno != 0:
+			return done, errno
+		case n == 0:
+			return done, nil
+		default:
+			done += int(n)
+		}
+	}
+	return done, nil
 }
 
 // readQuickly is ReadAt for much: by its number the kernel copies a process's memory in half the time. It is another process's
@@ -32,7 +61,9 @@ func (t *Process) readQuickly(b []byte, addr uint64) error {
 	const much = 4 << 10
 	if len(b) >= much {
 		local, remote := unix.Iovec{Base: &b[0], Len: uint64(len(b))}, unix.RemoteIovec{Base: uintptr(addr), Len: len(b)}
-		if n, err := unix.ProcessVMReadv(t.pid, []unix.Iovec{local}, []unix.RemoteIovec{remote}, 0); err == nil && n == len(b) {
+		n, _, errno := unix.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(t.pid), uintptr(unsafe.Pointer(&local)), 1,
+			uintptr(unsafe.Pointer(&remote)), 1, 0)
+		if errno == 0 && int(n) == len(b) {
 			return nil
 		}
 	}
@@ -49,9 +80,11 @@ func (s stopped) ReadAt(b []byte, addr uint64) error { return s.readQuickly(b, a
 func (t *Process) WriteAt(b []byte, addr uint64) error {
 	var err error
 	if !t.poke {
-		if _, err = t.mem.WriteAt(b, int64(addr)); err != nil {
-			t.poke = true
+		n := 0
+		if n, err = t.transfer(unix.SYS_PWRITE64, b, addr); err == nil && n < len(b) {
+			err = io.ErrUnexpectedEOF
 		}
+		t.poke = err != nil
 	}
 	if t.poke {
 		_, err = unix.PtracePokeData(t.pid, uintptr(addr), b)
@@ -60,4 +93,35 @@ func (t *Process) WriteAt(b []byte, addr uint64) error {
 		return &RefusedError{fmt.Errorf("write %d bytes at %#x of the program: %w", len(b), addr, err)}
 	}
 	return nil
+}
+
+// readFile reads a small file of /proc by calls that are as short as those of transfer, and is used where a process is stopped.
+func readFile(path string) ([]byte, error) {
+	name, err := unix.BytePtrFromString(path)
+	if err != nil {
+		return nil, err
+	}
+	at := unix.AT_FDCWD
+	fd, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(name)), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+	if errno != 0 {
+		return nil, fmt.Errorf("open %s: %w", path, errno)
+	}
+	defer unix.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+	const first, most = 1 << 10, mostMaps
+	b := make([]byte, 0, first)
+	for len(b) < most {
+		b = slices.Grow(b, first)
+		room := b[len(b):cap(b)]
+		n, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&room[0])), uintptr(len(room)))
+		switch {
+		case errno == unix.EINTR:
+		case errno != 0:
+			return b, fmt.Errorf("read %s: %w", path, errno)
+		case n == 0:
+			return b, nil
+		default:
+			b = b[:len(b)+int(n)]
+		}
+	}
+	return b, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -144,7 +145,7 @@ func (r *remote) next() error { return r.goOn(unix.PTRACE_SYSCALL, rest) }
 // which nobody can block, stops the others at once, and this thread when it is let go.
 func (r *remote) goOn(how uintptr, pause func(looks int) bool) error {
 	for signal := syscall.Signal(0); ; {
-		if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, how, uintptr(r.t.pid), 0, uintptr(signal), 0, 0); errno != 0 {
+		if ptrace(how, r.t.pid, int(signal)) != nil {
 			return ErrEnded
 		}
 		signal = 0
@@ -272,7 +273,7 @@ func (r *remote) run(s remoteStack, entry, routine, sp uint64, args ...uint64) (
 func (r *remote) hear() error {
 	const look = 1 // ms: whether it has stopped, or ended
 	err := r.goOn(unix.PTRACE_CONT, func(int) bool {
-		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(r.line), Events: unix.POLLIN}}, look)
+		_, _, _ = unix.RawSyscall(unix.SYS_POLL, uintptr(unsafe.Pointer(&unix.PollFd{Fd: int32(r.line), Events: unix.POLLIN})), 1, look)
 		n, _, err := unix.Recvfrom(r.line, make([]byte, 1), unix.MSG_DONTWAIT)
 		return n == 1 && err == nil
 	})
@@ -316,14 +317,14 @@ func (r *remote) interrupt() error {
 		if err != nil || ws>>16 == unix.PTRACE_EVENT_STOP || ws.StopSignal() == syscallTrap {
 			return err
 		}
-		if err := unix.PtraceCont(r.t.pid, int(ws.StopSignal())); err != nil {
+		if err := ptrace(unix.PTRACE_CONT, r.t.pid, int(ws.StopSignal())); err != nil {
 			return ErrEnded
 		}
 	}
 }
 
 func (r *remote) askToStop() error {
-	if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_INTERRUPT, uintptr(r.t.pid), 0, 0, 0, 0); errno != 0 {
+	if ptrace(unix.PTRACE_INTERRUPT, r.t.pid, 0) != nil {
 		return ErrEnded
 	}
 	return nil
@@ -347,7 +348,7 @@ func (r *remote) end() error {
 	if err := r.askToStop(); err != nil {
 		return err
 	}
-	if err := unix.PtraceCont(r.t.pid, 0); err != nil {
+	if err := ptrace(unix.PTRACE_CONT, r.t.pid, 0); err != nil {
 		return ErrEnded
 	}
 	err := r.t.awaitStop(time.Now().Add(remoteTries * remoteLimit))

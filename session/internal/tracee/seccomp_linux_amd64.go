@@ -3,7 +3,6 @@ package tracee
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -39,7 +38,7 @@ var runtimeCalls = []struct {
 
 // seccomp tells whether a thread's system calls are filtered.
 func seccomp(dir string) bool {
-	b, _ := os.ReadFile(dir + "/status")
+	b, _ := readFile(dir + "/status")
 	return bytes.Contains(b, []byte("\nSeccomp:\t2"))
 }
 

@@ -42,41 +42,37 @@ const (
 // written is what was changed.
 func (a *Attachment) inStops(ts *threads, edits []arch.Edit, skip func([]arch.Edit) (map[int]bool, error)) (
 	written []arch.Edit, err error) {
-	mem := ts.memory()
+	w := &siteWriter{mem: ts.memory()}
 	edits = slices.DeleteFunc(slices.Clone(edits), inTwoPages)
+	if err := arch.Check(edits); err != nil {
+		return nil, err
+	}
 	for rest := edits; len(rest) > 0; {
+		w.prepare(rest)
 		began := time.Now()
 		err := ts.within(false, func() error {
 			began = time.Now()
-			var err error
-			if rest, err = a.loaded(ts, rest); err != nil {
+			left, err := a.loaded(ts, rest)
+			if err != nil {
 				return err
 			}
-			all, alone := rest, map[int]bool(nil)
+			if len(left) < len(rest) {
+				w.steps = nil // they are others
+			}
+			rest = left
+			alone := map[int]bool(nil)
 			if skip != nil {
-				if alone, err = skip(all); err != nil {
+				if alone, err = skip(rest); err != nil {
 					return err
 				}
 			}
-			for limit := time.Now().Add(stopLimit); len(rest) > 0 && time.Now().Before(limit); {
-				n := sort.Search(len(rest), func(i int) bool { return rest[i].Addr-rest[0].Addr >= stopStep })
-				var now []arch.Edit
-				for i, e := range rest[:n] {
-					if !alone[len(all)-len(rest)+i] {
-						now = append(now, e)
-					}
-				}
-				now, err := pending(mem, now)
-				if err != nil {
-					return err
-				}
-				written, rest = append(written, now...), rest[n:]
-				if err := arch.Write(mem, PageSize, now); err != nil {
-					return err // what could not be taken back is known
-				}
-			}
-			return nil
+			n, err := w.write(rest, alone, time.Now().Add(stopLimit))
+			rest = rest[n:]
+			return err
 		})
+		for _, e := range w.written {
+			written = append(written, *e)
+		}
 		if err != nil {
 			return written, err
 		}
@@ -87,6 +83,112 @@ func (a *Attachment) inStops(ts *threads, edits []arch.Edit, skip func([]arch.Ed
 	return written, nil
 }
 
+// A siteWriter writes edits of a stopped process. As long as that is stopped, it compares and copies whole pieces of code: what
+// they are to become has been found out before, while the process ran.
+type siteWriter struct {
+	mem     *Process
+	steps   []siteStep
+	was     []byte       // what the steps have read
+	to      []byte       // and what is to be written
+	now     []byte       // what is there
+	written []*arch.Edit // in the last stop
+}
+
+// A siteStep is edits that are written at once.
+type siteStep struct {
+	n       int // of the edits
+	at      uint64
+	was, to []byte       // nil: this could not be read
+	left    []*arch.Edit // those that have their old bytes
+}
+
+// mostSteps is how much is prepared for a stop: more than is written in it.
+const mostSteps = 64
+
+// prepare finds out what is to be written first.
+func (w *siteWriter) prepare(edits []arch.Edit) {
+	w.steps, w.was, w.to, w.written = w.steps[:0], w.was[:0], w.to[:0], w.written[:0]
+	room := 0
+	for len(edits) > 0 && len(w.steps) < mostSteps {
+		n := oneStep(edits)
+		st, size := siteStep{n: n, at: edits[0].Addr}, int(endOf(&edits[n-1])-edits[0].Addr)
+		w.was = slices.Grow(w.was, size)
+		was := w.was[len(w.was):][:size]
+		if left, err := pendingIn(edits[:n], was, w.mem.ReadAt(was, st.at)); err == nil {
+			w.was, w.to = w.was[:len(w.was)+size], append(w.to, was...)
+			st.was, st.to, st.left = was, w.to[len(w.to)-size:], left
+			for _, e := range left {
+				copy(st.to[e.Addr-st.at:], e.New)
+			}
+			w.now = slices.Grow(w.now[:0], size)
+		}
+		w.steps, edits, room = append(w.steps, st), edits[n:], room+n
+	}
+	w.written = slices.Grow(w.written, room)
+}
+
+func endOf(e *arch.Edit) uint64 { return e.Addr + uint64(len(e.Old)) }
+
+// oneStep is how many of edits are written at once: what is closer to each other than a page lies in pages that are there.
+func oneStep(edits []arch.Edit) int {
+	n, end := 1, endOf(&edits[0])
+	for ; n < len(edits) && edits[n].Addr < end+PageSize && endOf(&edits[n])-edits[0].Addr <= stopStep; n++ {
+		end = endOf(&edits[n])
+	}
+	return n
+}
+
+// write writes edits, which are those that were prepared, until a time. It returns how many it has dealt with.
+func (w *siteWriter) write(edits []arch.Edit, alone map[int]bool, limit time.Time) (n int, err error) {
+	prepared := len(w.steps) > 0
+	for err == nil && n < len(edits) && prepared == (len(w.steps) > 0) && time.Now().Before(limit) {
+		st := siteStep{n: oneStep(edits[n:])}
+		if prepared {
+			st, w.steps = w.steps[0], w.steps[1:]
+		}
+		asked := false
+		for k := range alone {
+			asked = asked || n <= k && k < n+st.n
+		}
+		if asked || !w.asPrepared(&st) {
+			err = w.oneByOne(edits[n:n+st.n], func(i int) bool { return alone[n+i] })
+		}
+		n += st.n
+	}
+	return n, err
+}
+
+// asPrepared writes what was prepared, if that which was read then is still there.
+func (w *siteWriter) asPrepared(st *siteStep) bool {
+	now := w.now[:len(st.was)]
+	if st.was == nil || (stopped{w.mem}).ReadAt(now, st.at) != nil || !bytes.Equal(now, st.was) {
+		return false
+	}
+	if len(st.left) > 0 && w.mem.WriteAt(st.to, st.at) != nil {
+		return false
+	}
+	w.written = append(w.written, st.left...)
+	return true
+}
+
+// oneByOne writes edits by what is there now.
+func (w *siteWriter) oneByOne(edits []arch.Edit, alone func(i int) bool) error {
+	var now []arch.Edit
+	for i := range edits {
+		if !alone(i) {
+			now = append(now, edits[i])
+		}
+	}
+	now, err := pending(w.mem, now)
+	if err != nil {
+		return err
+	}
+	for i := range now {
+		w.written = append(w.written, &now[i])
+	}
+	return arch.Write(w.mem, PageSize, now) // what could not be taken back is known
+}
+
 // inTwoPages tells sites that are not written at once.
 func inTwoPages(e arch.Edit) bool {
 	return isEarly(&e) && e.Addr/PageSize != (e.Addr+uint64(len(e.New))-1)/PageSize
@@ -94,26 +196,36 @@ func inTwoPages(e arch.Edit) bool {
 
 // pending returns those of edits that have their old bytes. It is an error if one has neither these nor the new ones.
 func pending(mem arch.Memory, edits []arch.Edit) (left []arch.Edit, err error) {
+	var b []byte
 	for len(edits) > 0 {
-		// What is closer to each other than a page lies in pages that are there.
-		n, end := 0, edits[0].Addr
-		for ; n < len(edits) && edits[n].Addr-end < PageSize; n++ {
-			end = edits[n].Addr + uint64(len(edits[n].Old))
+		n := oneStep(edits)
+		size := int(endOf(&edits[n-1]) - edits[0].Addr)
+		b = slices.Grow(b[:0], size)[:size]
+		has, err := pendingIn(edits[:n], b, mem.ReadAt(b, edits[0].Addr))
+		if err != nil {
+			return nil, err
 		}
-		b := make([]byte, end-edits[0].Addr)
-		if err := mem.ReadAt(b, edits[0].Addr); err != nil {
-			return nil, edits[0].Bug(arch.Fault, nil, err)
-		}
-		for i := range edits[:n] {
-			e := &edits[i]
-			switch have := b[e.Addr-edits[0].Addr:][:len(e.Old)]; {
-			case bytes.Equal(have, e.Old):
-				left = append(left, *e)
-			case !bytes.Equal(have, e.New):
-				return nil, e.Bug(arch.Mismatch, bytes.Clone(have), nil)
-			}
+		for _, e := range has {
+			left = append(left, *e)
 		}
 		edits = edits[n:]
+	}
+	return left, nil
+}
+
+// pendingIn returns those of edits that have their old bytes in b, which was read where the first one is, or could not be.
+func pendingIn(edits []arch.Edit, b []byte, failed error) (left []*arch.Edit, err error) {
+	if failed != nil {
+		return nil, edits[0].Bug(arch.Fault, nil, failed)
+	}
+	for i := range edits {
+		e := &edits[i]
+		switch have := b[e.Addr-edits[0].Addr:][:len(e.Old)]; {
+		case bytes.Equal(have, e.Old):
+			left = append(left, e)
+		case !bytes.Equal(have, e.New):
+			return nil, e.Bug(arch.Mismatch, bytes.Clone(have), nil)
+		}
 	}
 	return left, nil
 }
@@ -244,12 +356,18 @@ func (a *Attachment) fromCopy(pc uint64) (uint64, bool) {
 // busy returns which of edits, by index, have bytes that a thread is in the middle of. Threads that are in a site that
 // has a copy are led there instead.
 func (a *Attachment) busy(ts *threads, edits []arch.Edit) (map[int]bool, error) {
+	if len(edits) == 0 {
+		return nil, nil
+	}
 	ms, err := ts.maps()
 	if err != nil {
 		return nil, err
 	}
 	busy := map[int]bool{}
 	window := func(v uint64) int { // -1: it is in the middle of none
+		if v <= edits[0].Addr || v >= endOf(&edits[len(edits)-1]) {
+			return -1 // most words of stacks are
+		}
 		i := sort.Search(len(edits), func(i int) bool { return edits[i].Addr >= v }) - 1
 		if i >= 0 && v < edits[i].Addr+uint64(len(edits[i].Old)) && !isTable(&edits[i]) {
 			return i

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"syscall"
@@ -96,7 +95,7 @@ func (r *Runtime) threads() (*threads, error) {
 
 // same tells whether the process, which is stopped, still runs the program that it ran.
 func (ts *threads) same() bool {
-	aux, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/auxv", ts.pid, ts.all[0].pid))
+	aux, err := readFile(fmt.Sprintf("/proc/%d/task/%d/auxv", ts.pid, ts.all[0].pid))
 	return err == nil && bytes.Equal(aux, ts.aux)
 }
 
@@ -174,7 +173,7 @@ func (ts *threads) isLast(tid int) bool {
 	if tid == ts.pid {
 		return true
 	}
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", ts.pid, tid))
+	b, _ := readFile(fmt.Sprintf("/proc/%d/task/%d/children", ts.pid, tid))
 	return len(b) > 0
 }
 
@@ -278,6 +277,14 @@ func (ts *threads) await(tid int, deadline time.Time) error {
 	return err
 }
 
+// ptrace makes a request. It is short, so the scheduler of Go need not know (transfer).
+func ptrace(request uintptr, tid, data int) error {
+	if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, request, uintptr(tid), 0, uintptr(data), 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 // awaitStop waits for the stop that PTRACE_INTERRUPT has asked for. Signals that were quicker are delivered.
 func (t *Process) awaitStop(deadline time.Time) error {
 	for {
@@ -297,7 +304,7 @@ func (t *Process) awaitStop(deadline time.Time) error {
 		if regs, err := t.registers(); err == nil && signal != 0 && restart(regs) {
 			_ = t.setRegisters(regs)
 		}
-		if err := unix.PtraceCont(t.pid, signal); err != nil {
+		if err := ptrace(unix.PTRACE_CONT, t.pid, signal); err != nil {
 			return ErrEnded
 		}
 	}
@@ -336,9 +343,13 @@ func (t *Process) awaitOr(deadline time.Time, pause func(looks int) bool) (ws sy
 // has told of, and the program would lose it if this process were killed before it lets the thread go on.
 func (t *Process) look() (ws syscall.WaitStatus, err error) {
 	var info unix.Siginfo
-	err = unix.Waitid(unix.P_PID, t.pid, &info, unix.WALL|unix.WNOHANG|unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
-	if err != nil || info.Code == 0 {
-		return 0, err
+	_, _, errno := unix.RawSyscall6(unix.SYS_WAITID, unix.P_PID, uintptr(t.pid), uintptr(unsafe.Pointer(&info)),
+		unix.WALL|unix.WNOHANG|unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	if info.Code == 0 {
+		return 0, nil
 	}
 	const trapped, stopped = 4, 5 // CLD_TRAPPED, CLD_STOPPED
 	if info.Code != trapped && info.Code != stopped {
@@ -349,12 +360,12 @@ func (t *Process) look() (ws syscall.WaitStatus, err error) {
 	return syscall.WaitStatus(status)<<8 | 0x7f, nil
 }
 
-// rest lets others run for a moment: a look costs less than a sleep, at first.
+// rest lets time pass between two looks: a look costs less than a sleep, at first. Nothing is yielded: the kernel, and the
+// scheduler of Go, would let others run for milliseconds while a process is stopped.
 func rest(looks int) (end bool) {
-	if looks < 20 {
-		runtime.Gosched()
-	} else {
-		_ = unix.Nanosleep(&unix.Timespec{Nsec: 20_000}, nil)
+	const atOnce = 100
+	if looks >= atOnce {
+		_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&unix.Timespec{Nsec: 20_000})), 0, 0)
 	}
 	return false
 }
@@ -373,7 +384,7 @@ func (ts *threads) runOn(some []*thread) (left []*thread, err error) {
 			t.changed = false
 		}
 		t.turns = ts.turnsOf(t.pid)
-		if unix.PtraceCont(t.pid, 0) == nil {
+		if ptrace(unix.PTRACE_CONT, t.pid, 0) == nil {
 			run = append(run, t)
 		} else {
 			drop(t) // killed
@@ -387,7 +398,7 @@ func (ts *threads) runOn(some []*thread) (left []*thread, err error) {
 	}
 	for _, t := range run {
 		ts.asked[t.pid] = true
-		_, _, _ = unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_INTERRUPT, uintptr(t.pid), 0, 0, 0, 0)
+		_ = ptrace(unix.PTRACE_INTERRUPT, t.pid, 0)
 	}
 	deadline := time.Now().Add(stopPatience + time.Duration(len(run))*morePatience)
 	for i, t := range run {
@@ -411,7 +422,7 @@ func (ts *threads) runOn(some []*thread) (left []*thread, err error) {
 
 // turnsOf is how often a thread has got a processor; "": the kernel does not tell, or it has ended.
 func (ts *threads) turnsOf(tid int) string {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", ts.pid, tid))
+	b, _ := readFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", ts.pid, tid))
 	if f := bytes.Fields(b); len(f) == 3 {
 		return string(f[2])
 	}
@@ -455,8 +466,7 @@ func (ts *threads) complete() error {
 // interrupts; for a moment, threads wait so for memory.
 func (ts *threads) letGo() time.Duration {
 	const mostWaits = 20 // looks in a row
-	ts.release()
-	held, waiting := time.Since(ts.since), make(map[int]int)
+	held, waiting := ts.release(), make(map[int]int)
 	for deadline := time.Now().Add(lateLimit); len(ts.asked) > 0 && time.Now().Before(deadline); {
 		for tid := range ts.asked {
 			if waiting[tid]++; !uninterruptible(ts.pid, tid) {
@@ -471,19 +481,22 @@ func (ts *threads) letGo() time.Duration {
 	return held
 }
 
-// release lets the threads go on that have stopped, those first that have stopped last.
-func (ts *threads) release() {
+// release lets the threads go on that have stopped, those first that have stopped last. It returns how long the last one was
+// stopped: when it goes on, this process may have to wait for a processor.
+func (ts *threads) release() (held time.Duration) {
 	for _, t := range slices.Backward(ts.all) {
+		held = time.Since(ts.since)
 		t.release()
 	}
 	ts.all = nil
+	return held
 }
 
 func (t *thread) release() {
 	if t.changed {
 		_ = t.setRegisters(t.regs)
 	}
-	_ = unix.PtraceDetach(t.pid)
+	_ = ptrace(unix.PTRACE_DETACH, t.pid, 0)
 }
 
 // restartable are system calls that say EINTR when they are interrupted, even if no signal is handled.
