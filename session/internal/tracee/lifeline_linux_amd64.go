@@ -13,6 +13,7 @@ import (
 // The way back of a thread that a recorder makes calls with: code that it goes through by itself if the recorder is killed.
 //
 //	syscall                    ; a call that the recorder has it make
+//	movl $-1, fd ...           ; that was to make descriptors, and has failed: the kernel has written numbers of none
 //	sendto, recvfrom           ; a routine that was called has returned: the recorder hears it, and stops the thread
 //	xchg $-1, fd; close ...    ; descriptors are closed that it was given meanwhile, once
 //	lea flags(%rip), %rsp      ; flags and registers are what they were
@@ -35,6 +36,8 @@ type lifeline struct {
 	mask uint64
 	// files are addresses of words with descriptors that are closed on the way, and then -1.
 	files []uint64
+	// making: the call is to make files, all of them or none, and writes their numbers in any case.
+	making bool
 	// socket is a descriptor by which the thread says that it comes from a routine; room is for what it hears.
 	socket int
 	room   uint64
@@ -43,18 +46,22 @@ type lifeline struct {
 }
 
 // lifelineSize is how much room the code takes at most: it has no more than mostFiles.
-const lifelineSize, mostFiles = 384, 3
+const lifelineSize, mostFiles = 400, 3
 
 var errNoLifeline = errors.New("no room behind its code for what leads a thread back")
 
 func (w *lifeline) call() uint64       { return w.at }
-func (w *lifeline) say() uint64        { return w.at + uint64(len(syscallInsn)) }
+func (w *lifeline) called() uint64     { return w.at + uint64(len(syscallInsn)) }
+func (w *lifeline) say() uint64        { return w.called() + madeSize }
 func (w *lifeline) start() uint64      { return w.at + uint64(w.startAt) }
 func (w *lifeline) close(i int) uint64 { return w.start() + uint64(i*closeSize) }
 func (w *lifeline) end() uint64        { return w.at + uint64(w.endAt) }
 
 // closeSize is the length of the code that closes a file.
 const closeSize = 23
+
+// madeSize is the length of the code that has files forgotten that were not made, forgetSize that for one of them.
+const madeSize, forgetSize = 5 + mostFiles*forgetSize, 13
 
 // code is the machine code.
 func (w *lifeline) code() []byte {
@@ -75,20 +82,29 @@ func (w *lifeline) code() []byte {
 	constant := func(rex, op byte, v uint64) { b = le.AppendUint64(append(b, rex, op), v) }
 
 	add(syscallInsn...)
-	add(0xbf)                                // mov $socket, %edi
-	b = le.AppendUint32(b, uint32(w.socket)) //
-	constant(0x48, 0xbe, w.room)             // mov $room, %rsi
-	add(0xba, 1, 0, 0, 0)                    // mov $1, %edx
-	add(0x41, 0xba, 0, unix.MSG_NOSIGNAL>>8) // mov $MSG_NOSIGNAL, %r10d
-	add(0, 0, 0x45, 0x31, 0xc0)              // xor %r8d, %r8d
-	add(0x45, 0x31, 0xc9)                    // xor %r9d, %r9d
-	add(0xb8, unix.SYS_SENDTO, 0, 0, 0)      // mov $SYS_sendto, %eax
-	add(syscallInsn...)                      //
-	add(0x45, 0x31, 0xd2)                    // xor %r10d, %r10d
-	add(0xb8, unix.SYS_RECVFROM, 0, 0, 0)    // mov $SYS_recvfrom, %eax
-	add(syscallInsn...)                      //
-	w.startAt = len(b)                       //
-	for _, f := range w.files {              //
+	if w.making {
+		add(0x48, 0x85, 0xc0)                    // test %rax, %rax
+		add(0x79, byte(len(w.files)*forgetSize)) // jns behind
+		for _, f := range w.files {
+			constant(0x48, 0xbf, f) // mov $f, %rdi
+			add(0x83, 0x0f, 0xff)   // orl $-1, (%rdi)
+		}
+	}
+	add(bytes.Repeat([]byte{0x90}, len(syscallInsn)+madeSize-len(b))...) // what follows stays where it is
+	add(0xbf)                                                            // mov $socket, %edi
+	b = le.AppendUint32(b, uint32(w.socket))                             //
+	constant(0x48, 0xbe, w.room)                                         // mov $room, %rsi
+	add(0xba, 1, 0, 0, 0)                                                // mov $1, %edx
+	add(0x41, 0xba, 0, unix.MSG_NOSIGNAL>>8)                             // mov $MSG_NOSIGNAL, %r10d
+	add(0, 0, 0x45, 0x31, 0xc0)                                          // xor %r8d, %r8d
+	add(0x45, 0x31, 0xc9)                                                // xor %r9d, %r9d
+	add(0xb8, unix.SYS_SENDTO, 0, 0, 0)                                  // mov $SYS_sendto, %eax
+	add(syscallInsn...)                                                  //
+	add(0x45, 0x31, 0xd2)                                                // xor %r10d, %r10d
+	add(0xb8, unix.SYS_RECVFROM, 0, 0, 0)                                // mov $SYS_recvfrom, %eax
+	add(syscallInsn...)                                                  //
+	w.startAt = len(b)                                                   //
+	for _, f := range w.files {                                          //
 		constant(0x48, 0xbf, f)            // mov $f, %rdi
 		add(0x83, 0xc8, 0xff)              // or $-1, %eax
 		add(0x87, 0x07)                    // xchg %eax, (%rdi)

@@ -15,21 +15,15 @@ import (
 // connect makes a line, for which there is room at an address in the process. hangUp ends it, and closes all that the process
 // has been given.
 func (r *remote) connect(room uint64) error {
-	const none = ^uint64(0)
-	if err := r.t.WriteAt(le.AppendUint64(nil, none), room); err != nil {
-		return err
-	}
-	if err := r.t.WriteAt(le.AppendUint64(nil, none), room+handRights+handFile); err != nil {
-		return err
-	}
-	r.back.files = []uint64{room + 4, room, room + handRights + handFile}
-	if err := r.back.write(); err != nil {
+	if err := r.expect(room); err != nil {
 		return err
 	}
 	theirs, ours, err := r.t.sockets(r.call, room)
 	if err != nil {
-		return err
+		r.back.files, r.back.making = nil, false // there are none, whatever their numbers are
+		return errors.Join(err, r.back.write())
 	}
+	r.back.making = false
 	line, err := take(r.pid, r.t.pid, int(ours))
 	if err == nil {
 		err = r.closeFile(0)
@@ -40,6 +34,19 @@ func (r *remote) connect(room uint64) error {
 	}
 	r.line, r.back.socket, r.back.room = line, int(theirs), room+handByte
 	r.follow = r.filtered()
+	return r.back.write()
+}
+
+// expect has the process close, on its way back, the sockets that it is about to make, and the file that it is handed then.
+func (r *remote) expect(room uint64) error {
+	const none = ^uint64(0)
+	if err := r.t.WriteAt(le.AppendUint64(nil, none), room); err != nil {
+		return err
+	}
+	if err := r.t.WriteAt(le.AppendUint64(nil, none), room+handRights+handFile); err != nil {
+		return err
+	}
+	r.back.files, r.back.making = []uint64{room + 4, room, room + handRights + handFile}, true
 	return r.back.write()
 }
 

@@ -115,7 +115,7 @@ func (r *remote) call(nr uint64, args ...uint64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if late && !after.returned(r.back.start()) {
+	if late && !after.returned(r.back.called()) {
 		return 0, errStuck
 	}
 	return after.value()
