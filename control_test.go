@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
@@ -211,6 +212,94 @@ func TestControlTracer(t *testing.T) {
 		{"current_tracer = count", 18, map[string]int{"outer": 1, "middle": 1, "leaf": 3, "other": 1}},
 		{"current_tracer = function_graph", 0, map[string]int{"outer": 1, "other": 1}},
 	})
+}
+
+// Recordings without a clock, and those that begin with function and are prepared for more, can change their tracer, too: what
+// is called inside of others is, as long as it is function_graph. Triggers are among what can be set then.
+func TestControlTracers(t *testing.T) {
+	for name, o := range map[string]patch.Options{"function": {Flat: true}, "clockless": {NoClock: true}} {
+		for way, attached := range map[string]bool{"started": false, "attached": true} {
+			t.Run(name+", "+way, func(t *testing.T) {
+				c := startControlled(t, attached, fentry.Options{Plan: o, Buffer: 32 << 20}, "-fpatchable-function-entry=5")
+				tracer := "function_graph"
+				if o.Flat {
+					tracer = "function"
+				}
+				if got := c.control("current_tracer"); got != tracer {
+					t.Errorf("the tracer is %q", got)
+				}
+				var calls, inside uint64
+				for i, next := range []string{"", "function_graph", "function", "nop", "function_graph", "function"} {
+					if next != "" {
+						tracer = next
+						c.control("current_tracer = " + tracer)
+					}
+					c.do("%s %d", []string{"work", "thread", "fork"}[i%3], 1<<i)
+					if tracer != "nop" {
+						calls += 1 << i
+					}
+					if tracer == "function_graph" {
+						inside += 1 << i
+					}
+				}
+				_, err := c.ask("max_graph_depth = 1")
+				if (err != nil) != o.NoClock {
+					t.Errorf("a depth: %v", err)
+				}
+				if err == nil {
+					c.control("current_tracer = function_graph")
+					c.do("work 64")
+					c.control("max_graph_depth = 0")
+				}
+				c.control("current_tracer = function; trigger = other@traceoff")
+				c.do("work 128")
+				got := c.calls()
+				// The first call of work makes tracing pause: at its end it calls other.
+				if want := calls + 1; got["middle"] != want || got["leaf"] != 3*want-1 {
+					t.Errorf("%#b, %#b calls; want %#b", got["middle"], got["leaf"], want)
+				}
+				if got := c.inside("middle", "outer"); got != inside {
+					t.Errorf("%#b calls are inside of others; want %#b", got, inside)
+				}
+			})
+		}
+	}
+}
+
+// inside is how many calls of a function are recorded inside of its caller, once the program has ended.
+func (c *controlled) inside(name, caller string) (n uint64) {
+	c.t.Helper()
+	tr, err := trace.Open(c.dir)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer tr.Close()
+	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+		if ev.Kind == trace.Entry && tr.Name(ev.Func) == name && tr.Name(ev.Caller) == caller {
+			n++
+		}
+		return nil
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}
+
+// What a recording that began with function refuses keeps nothing else from being set.
+func TestControlFunction(t *testing.T) {
+	c := startControlled(t, false, fentry.Options{Plan: patch.Options{Tracer: patch.Function}}, "-fpatchable-function-entry=5")
+	for _, impossible := range []string{"current_tracer = function_graph", "max_graph_depth = 2", "trigger = other@traceoff"} {
+		if _, err := c.ask(impossible); err == nil {
+			t.Errorf("%s: done", impossible)
+		}
+	}
+	c.control("set_ftrace_filter = leaf")
+	c.control("tracing_on = 1")
+	c.do("work 2")
+	if got := c.calls(); got["leaf"] != 6 || got["outer"] != 0 {
+		t.Errorf("%v", got)
+	}
 }
 
 // Functions that are available begin switched off, and without jumps soon, and are switched on like those that were chosen

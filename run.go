@@ -477,7 +477,7 @@ func (r *run) controlled(so *session.Options) {
 		so.More = r.more
 	}
 	so.Doing, so.Did = r.doings.understand, r.doings.did
-	so.Match, so.Depth, so.Threshold = t.match, r.o.Plan.Depth, r.o.Plan.Threshold
+	so.Match, so.Flat, so.Depth, so.Threshold = t.match, r.o.Plan.Flat, r.o.Plan.Depth, r.o.Plan.Threshold
 	if first := r.o.Plan.First; first != nil {
 		so.First, so.FirstText = r.first(t.matching(first)), first.String()
 	}

@@ -100,6 +100,9 @@ func (c cCode) routines(k arch.ThunkKind, r role) (enter, exit string) {
 		tracer = "order"
 	}
 	exit = "fentry_" + tracer + "_exit"
+	if c.o.Flat {
+		tracer = "flat" // its calls have no exit, until they are led to those that have
+	}
 	if r == actingExit {
 		exit = "fentry_act_exit"
 	}

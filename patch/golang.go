@@ -43,7 +43,7 @@ var ErrGoTracer = errors.New("functions of Go programs are traced by function_gr
 	"a threshold, roots, functions left out with all inside them, or actions")
 
 func (g goFlavour) check(*elfio.File) error {
-	if g.o.Tracer != FunctionGraph || g.o.selective() || g.o.NoClock || g.o.Actions != nil {
+	if g.o.Tracer != FunctionGraph || g.o.selective() || g.o.NoClock || g.o.Flat || g.o.Actions != nil {
 		return ErrGoTracer
 	}
 	return nil

@@ -2,6 +2,7 @@ package patch
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -160,6 +161,10 @@ type Options struct {
 	// Threshold.
 	NoClock bool
 
+	// Flat has FunctionGraph begin as Function does, with calls that end where they begin, until the recorder wants them
+	// with what is inside. Not with NoClock, Roots, Hide, Depth and Threshold, and for x86-64 only.
+	Flat bool
+
 	// Syscalls are the image's system calls, as [record.Syscalls] finds them, which are recorded if the tracer has events;
 	// nil: none. With them a plan need not trace any function.
 	Syscalls *[]record.Syscall
@@ -225,6 +230,20 @@ func (o *Options) leavesOut(s *record.Site, buildID string) bool {
 // selective reports whether an option decides at run time which calls are recorded: frames then keep times and depths.
 func (o *Options) selective() bool {
 	return o.Depth != 0 || o.Threshold != 0 || o.Roots != nil || o.Hide != nil || o.Actions.selective()
+}
+
+// checkFlat returns an error for Flat where it cannot be.
+func (o *Options) checkFlat(machine elf.Machine) error {
+	switch {
+	case !o.Flat:
+		return nil
+	case machine != elf.EM_X86_64:
+		return errors.New("a recording that began with function can become function_graph on x86-64 only")
+	case o.Tracer != FunctionGraph || o.NoClock || o.selective():
+		return errors.New("a recording that began with function can become function_graph if it has a clock, and no roots, functions " +
+			"left out, depth or threshold at its beginning")
+	}
+	return nil
 }
 
 // hidden returns what says whether calls of a function are left out with everything inside them.

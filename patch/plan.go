@@ -148,6 +148,9 @@ func (p *Plan) Build() error {
 	if o := &p.Options; o.NoClock && (o.Tracer != FunctionGraph || o.selective()) {
 		return errors.New("without a clock there is the function_graph tracer only, and no roots, functions left out, depth or threshold")
 	}
+	if err := p.Options.checkFlat(p.file.Header.Machine); err != nil {
+		return err
+	}
 	if err := p.Options.checkActions(p.file.Header.Machine); err != nil {
 		return err
 	}

@@ -176,7 +176,7 @@ func (l *layout) config() (config, image []byte, err error) {
 	m := stub.Image{
 		ID: p.ImageID, Sites: uint32(l.traced), Address: r.image, BuildID: p.BuildID, Path: o.Path,
 		Thunks: int64(l.base - r.image), ThunkSize: uint32(l.thunkSize), Switches: int64(l.switches - r.image),
-		Mode: uint32(o.Tracer), Options: o.selective(), NoClock: o.NoClock,
+		Mode: uint32(o.Tracer), Options: o.selective(), NoClock: o.NoClock, Flat: o.Flat,
 		Before: uint32(r.image - r.at), Runtime: uint32(r.size), Stages: l.stages,
 		Plain: p.plain(), Library: l.library() || o.Running && o.Copy, Copy: o.Copy,
 	}

@@ -100,7 +100,9 @@ type Options struct {
 	// Did hears whether all that Doing has been asked for since is done, with what that has returned for images. It returns
 	// the images whose symbols say more now. It is there if Doing is.
 	Did func(done bool) []trace.ImageID
-	// Depth and Threshold are the limits that plans have, which [Control] changes.
+	// Flat is whether plans begin without frames (patch.Options.Flat), as the tracer function, which [Control] changes; Depth
+	// and Threshold are the limits that they have.
+	Flat      bool
 	Depth     uint32
 	Threshold time.Duration
 

@@ -203,9 +203,12 @@ func (s *session) apply(to settings, clear, paused, same bool) error {
 	done, err := s.applyTo(&to, clear, paused, false)
 	if err != nil {
 		s.did(s.anyTold(to.edition)) // readers see what it did meanwhile
-		was.edition, was.filters = to.edition+1, to.filters+1
+		was.filters = to.filters + 1
+		if to.edition != was.edition {
+			was.edition = to.edition + 1
+		}
 		for i, p := range done {
-			if id := (processID{p.Pid, p.Start}); i == len(done)-1 && errors.Is(err, tracee.ErrInside) {
+			if id := (processID{p.Pid, p.Start}); i == len(done)-1 && tracee.Unchanged(err) {
 				l := s.setting.limits[id] // nothing was changed in it
 				l.edition = was.edition
 				s.setting.limits[id] = l
@@ -640,7 +643,7 @@ func (s *session) set(cs []command) (answer string, err *ControlError) {
 		case "current_tracer":
 			name := c.values[0].text
 			if !slices.Contains(s.tracers(), name) {
-				return "", &ControlError{c.values[0].at, "the program is prepared for " + strings.Join(s.tracers(), ", ")}
+				return "", &ControlError{c.values[0].at, s.unprepared(name)}
 			}
 			if to.nop = name == tracerNop; !to.nop {
 				to.flat = name != s.info.Tracer
@@ -749,6 +752,15 @@ func (s *session) tracers() []string {
 		return []string{tracerNop, tracerFunction, tracerGraph}
 	}
 	return []string{tracerNop, s.info.Tracer}
+}
+
+// unprepared says why a tracer is none of these.
+func (s *session) unprepared(tracer string) string {
+	why := "the program is prepared for " + strings.Join(s.tracers(), ", ")
+	if s.info.Tracer == tracerFunction && tracer == tracerGraph {
+		why += " (record -T " + tracerFunction + "," + tracerGraph + " prepares for both)"
+	}
+	return why
 }
 
 // tracerNames are the tracers that programs can be prepared for.

@@ -68,6 +68,7 @@ type Image struct {
 	Mode      uint32 // tracer whose routines the thunks call, as in the process's Config
 	Options   bool   // the thunks call the routines for a depth, a threshold, roots or functions that are left out
 	NoClock   bool   // the thunks call the routines that read no clock
+	Flat      bool   // the thunks call those of calls without frames, until a recorder wants some
 	Plain     bool   // functions that no compiler has prepared for tracing are among those with ids
 	Roots     int64  // distance to a bitmap of the ids that are graph roots; 0: everything is recorded
 	GoID      uint32 // of a Go program: where in runtime.g the goroutine's number is; 0: the image is none
@@ -163,10 +164,13 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	le.PutUint32(b[format.ImageOMode:], m.Mode)
 	var options uint32
 	if m.Options {
-		options |= 1
+		options |= format.OptionsLimits
 	}
 	if m.NoClock {
-		options |= 2
+		options |= format.OptionsClockless
+	}
+	if m.Flat {
+		options |= format.OptionsFlat
 	}
 	le.PutUint32(b[format.ImageOOptions:], options)
 	le.PutUint32(b[format.ImageOGoroutine:], m.GoID)

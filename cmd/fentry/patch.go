@@ -70,7 +70,8 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 	addStack(cmd, &t.stacks, &t.stackAt)
 	t.captureFlags.add(cmd)
 	f.StringVarP(&t.tracer, "tracer", "T", patch.FunctionGraph.String(),
-		"use `TRACER`: "+strings.Join(patch.Tracers(), ", "))
+		"use `TRACER`: "+strings.Join(patch.Tracers(), ", ")+"; "+bothTracers+" begins with the first, and can become the other "+
+			"while it runs")
 	f.StringVar(&t.clock, "clock", clocks[0],
 		"take the time of events from `CLOCK`: "+strings.Join(clocks, ", ")+" (nesting and order only)")
 }
@@ -103,10 +104,16 @@ func addLibraryCalls(cmd *cobra.Command, to *bool, verb string) {
 		verb+" calls of libraries' functions, too, as strlen@plt; a pattern that ends with @plt implies it")
 }
 
+// bothTracers is what a recording can begin with that is to become one of function_graph while it runs.
+const bothTracers = "function,function_graph"
+
 // options translates the flags.
 func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 	var o patch.Options
 	var err error
+	if t.tracer == bothTracers {
+		t.tracer, o.Flat = patch.FunctionGraph.String(), true
+	}
 	if o.Tracer, err = patch.ParseTracer(t.tracer); err != nil {
 		return o, usagef(cmd, "--tracer: %v", err)
 	}
@@ -125,6 +132,10 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 	}
 	if !slices.Contains(clocks, t.clock) {
 		return o, usagef(cmd, "--clock: no clock %q; there are %s", t.clock, strings.Join(clocks, ", "))
+	}
+	if o.Flat && (selective || t.clock == trace.ClockNone) {
+		return o, usagef(cmd, "--tracer %s requires a clock, and none of --depth, --threshold, --graph, --graph-notrace and "+
+			"triggers with depth= or time>", bothTracers)
 	}
 	if o.NoClock = t.clock == trace.ClockNone; o.NoClock && (o.Tracer != patch.FunctionGraph || selective) {
 		return o, usagef(cmd, "--clock none requires the function_graph tracer without --depth, --threshold, --graph, "+

@@ -488,6 +488,13 @@ const (
 	SyscallsEnds   = 2 // the ends of those whose beginnings were
 )
 
+// Flags of an image's options.
+const (
+	OptionsLimits    = 1 // those for a depth, a threshold, roots or functions left out
+	OptionsClockless = 2 // those without a clock
+	OptionsFlat      = 4 // that for calls without frames, until a recorder wants some
+)
+
 // Places in the table of detours.
 const (
 	DetourGraphEnter       = 0  // calls, to those with limits
@@ -503,7 +510,19 @@ const (
 	DetourMcountGraphFlat  = 10 // ... at sites behind the prologue
 	DetourOptFlat          = 11 // the same two, in images planned with limits
 	DetourMcountOptFlat    = 12 // ... at sites behind the prologue
-	DetourCount            = 13 // how many there are
+	DetourOrderAct         = 13 // the three of actions, in images without a clock
+	DetourMcountOrderAct   = 14 // ... at sites behind the prologue
+	DetourOrderActExit     = 15 // returns
+	DetourOrderFlat        = 16 // the two without frames, in images without a clock
+	DetourMcountOrderFlat  = 17 // ... at sites behind the prologue
+	DetourFlatAct          = 18 // the three of actions, in images that begin without frames
+	DetourMcountFlatAct    = 19 // ... at sites behind the prologue
+	DetourFlatActExit      = 20 // returns
+	DetourFlatGraph        = 21 // calls in images that begin without frames, to those with frames
+	DetourMcountFlatGraph  = 22 // ... at sites behind the prologue
+	DetourFlatOpt          = 23 // and to those with limits
+	DetourMcountFlatOpt    = 24 // ... at sites behind the prologue
+	DetourCount            = 25 // how many there are
 )
 
 // How far the loading of an image is.

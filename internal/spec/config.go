@@ -41,7 +41,7 @@ var Image = Struct{"image_info", "IMAGE", 1320, "the symbol fentry_image: what i
 	{"SWITCHES", 40, "i64", "bytes", "distance to the byte of id 1 that its thunk tests, see Switches; 0: none"},
 	{"ROOTS", 48, "i64", "bytes", "distance to a bitmap of graph roots by local id; 0: none"},
 	{"MODE", 56, "u32", "", "tracer whose routines the thunks call, see Modes"},
-	{"OPTIONS", 60, "u32", "", "1: those for a depth, a threshold, roots or functions left out; 2: those without a clock"},
+	{"OPTIONS", 60, "u32", "", "see Options"},
 	{"PLAIN", 64, "u32", "", "1: functions that no compiler has prepared for tracing are among those with ids"},
 	{"LIBRARY", 68, "u32", "", "1: the image is loaded into programs, from a file of its own; 2: from a copy whose recorder knows " +
 		"it by its id"},
@@ -262,6 +262,13 @@ var Acting = Struct{"acting", "ACTING", 24, "what is done at calls of an image's
 	{"COUNT", 16, "u32", "", "length of the table"},
 }}
 
+// Options are flags of IMAGE_O_OPTIONS: which routines of the tracer function_graph its thunks call.
+var Options = []Value{
+	{"LIMITS", 1, "those for a depth, a threshold, roots or functions left out"},
+	{"CLOCKLESS", 2, "those without a clock"},
+	{"FLAT", 4, "that for calls without frames, until a recorder wants some"},
+}
+
 // Stages are how far the loading of an image is: the memory of one that GOES can be gone.
 var Stages = []Value{
 	{"COMES", 0, "it is being loaded"},
@@ -285,7 +292,19 @@ var Detours = []Value{
 	{"MCOUNT_GRAPH_FLAT", 10, "... at sites behind the prologue"},
 	{"OPT_FLAT", 11, "the same two, in images planned with limits"},
 	{"MCOUNT_OPT_FLAT", 12, "... at sites behind the prologue"},
-	{"COUNT", 13, "how many there are"},
+	{"ORDER_ACT", 13, "the three of actions, in images without a clock"},
+	{"MCOUNT_ORDER_ACT", 14, "... at sites behind the prologue"},
+	{"ORDER_ACT_EXIT", 15, "returns"},
+	{"ORDER_FLAT", 16, "the two without frames, in images without a clock"},
+	{"MCOUNT_ORDER_FLAT", 17, "... at sites behind the prologue"},
+	{"FLAT_ACT", 18, "the three of actions, in images that begin without frames"},
+	{"MCOUNT_FLAT_ACT", 19, "... at sites behind the prologue"},
+	{"FLAT_ACT_EXIT", 20, "returns"},
+	{"FLAT_GRAPH", 21, "calls in images that begin without frames, to those with frames"},
+	{"MCOUNT_FLAT_GRAPH", 22, "... at sites behind the prologue"},
+	{"FLAT_OPT", 23, "and to those with limits"},
+	{"MCOUNT_FLAT_OPT", 24, "... at sites behind the prologue"},
+	{"COUNT", 25, "how many there are"},
 }
 
 // Change is what a recorder asks a process for while it runs.

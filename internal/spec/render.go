@@ -167,6 +167,7 @@ func ConfigGroups() []Group {
 		numbers("bits of a function's switch", "SWITCH", Switches),
 		numbers("whether a process is traced", "ARMED", Armed),
 		numbers("what an image records of system calls", "SYSCALLS", Syscalls),
+		numbers("flags of an image's options", "OPTIONS", Options),
 		numbers("places in the table of detours", "DETOUR", Detours),
 		numbers("how far the loading of an image is", "STAGE", Stages),
 		numbers("bits of CHANGE_O_FLAGS", "CHANGE", Changes),

@@ -44,7 +44,7 @@ static const struct changed_actions *actions_of(const struct change *to)
    process is traced with what it needs. */
 static int understood(const struct change *to)
 {
-	if (fentry_config.mode != MODE_GRAPH || (to->flags & (CHANGE_FRAMES | CHANGE_FLAT) && clockless()))
+	if (fentry_config.mode != MODE_GRAPH || (to->flags & CHANGE_FRAMES && clockless()))
 		return 0;
 	for (u32 i = 0; i < to->roots; i++)
 		if (!has_image(roots_of(to)[i].image))

@@ -47,6 +47,11 @@
 #define SYSCALLS_BEGINS            1            /* their beginnings */
 #define SYSCALLS_ENDS              2            /* the ends of those whose beginnings were */
 
+/* flags of an image's options */
+#define OPTIONS_LIMITS             1            /* those for a depth, a threshold, roots or functions left out */
+#define OPTIONS_CLOCKLESS          2            /* those without a clock */
+#define OPTIONS_FLAT               4            /* that for calls without frames, until a recorder wants some */
+
 /* places in the table of detours */
 #define DETOUR_GRAPH_ENTER         0            /* calls, to those with limits */
 #define DETOUR_MCOUNT_GRAPH_ENTER  1            /* ... at sites behind the prologue */
@@ -61,7 +66,19 @@
 #define DETOUR_MCOUNT_GRAPH_FLAT   10           /* ... at sites behind the prologue */
 #define DETOUR_OPT_FLAT            11           /* the same two, in images planned with limits */
 #define DETOUR_MCOUNT_OPT_FLAT     12           /* ... at sites behind the prologue */
-#define DETOUR_COUNT               13           /* how many there are */
+#define DETOUR_ORDER_ACT           13           /* the three of actions, in images without a clock */
+#define DETOUR_MCOUNT_ORDER_ACT    14           /* ... at sites behind the prologue */
+#define DETOUR_ORDER_ACT_EXIT      15           /* returns */
+#define DETOUR_ORDER_FLAT          16           /* the two without frames, in images without a clock */
+#define DETOUR_MCOUNT_ORDER_FLAT   17           /* ... at sites behind the prologue */
+#define DETOUR_FLAT_ACT            18           /* the three of actions, in images that begin without frames */
+#define DETOUR_MCOUNT_FLAT_ACT     19           /* ... at sites behind the prologue */
+#define DETOUR_FLAT_ACT_EXIT       20           /* returns */
+#define DETOUR_FLAT_GRAPH          21           /* calls in images that begin without frames, to those with frames */
+#define DETOUR_MCOUNT_FLAT_GRAPH   22           /* ... at sites behind the prologue */
+#define DETOUR_FLAT_OPT            23           /* and to those with limits */
+#define DETOUR_MCOUNT_FLAT_OPT     24           /* ... at sites behind the prologue */
+#define DETOUR_COUNT               25           /* how many there are */
 
 /* how far the loading of an image is */
 #define STAGE_COMES                0            /* it is being loaded */
@@ -392,7 +409,7 @@ struct image_info {
 	i64 switches; /* bytes: distance to the byte of id 1 that its thunk tests, see Switches; 0: none */
 	i64 roots; /* bytes: distance to a bitmap of graph roots by local id; 0: none */
 	u32 mode; /* tracer whose routines the thunks call, see Modes */
-	u32 options; /* 1: those for a depth, a threshold, roots or functions left out; 2: those without a clock */
+	u32 options; /* see Options */
 	u32 plain; /* 1: functions that no compiler has prepared for tracing are among those with ids */
 	u32 library; /* 1: the image is loaded into programs, from a file of its own; 2: from a copy whose recorder knows it by its id */
 	i64 without; /* bytes: distance to a bitmap, by local id, of functions that are left out with all inside them; 0: none */

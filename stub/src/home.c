@@ -44,7 +44,7 @@ static const char *misfit(const struct image_info *info)
 		return "another version of fentry made it: ";
 	/* Frames of the tracer profile always have more in their shadow. */
 	u32 extra = fentry_config.mode != MODE_PROFILE && extra_shadow();
-	u32 options = info->options | (extra && extra_late()); /* as those that were there before */
+	u32 options = (info->options & ~OPTIONS_FLAT) | (extra && extra_late()); /* as those that were there before */
 	if (info->mode != fentry_config.mode || options != (extra | (u32)clockless() << 1))
 		return "its tracer or options are others than those of the process: ";
 	return 0;

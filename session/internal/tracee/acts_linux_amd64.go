@@ -21,7 +21,7 @@ import (
 // calls and one for returns, and those of functions that have none any more get back what they had.
 
 // ErrActs: the runtime cannot do anything at calls of functions while it runs.
-var ErrActs = errors.New("what is done at calls cannot be changed in this recording: it needs the tracer function_graph, with a clock")
+const ErrActs = unchanged("what is done at calls cannot be changed in this recording: it needs the tracer function_graph, with a clock")
 
 // acting are the new tables of a process.
 type acting struct {
@@ -223,15 +223,16 @@ func (r *Runtime) findRoutes(im *RuntimeImage) (*routes, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err != nil {
-		return nil, err
-	}
 	first := format.DetourGraphAct
 	err = r.eachThunks(im, func(thunks []byte, addr uint64) error {
 		for at := 0; at < len(thunks) && first == format.DetourGraphAct; at += im.thunkSize {
 			switch addr + uint64(at) + target(thunks[at:at+im.thunkSize], amd64.ThunkEnterCall, amd64.ThunkEnterEnd) {
 			case all[format.DetourOptAct].from, all[format.DetourMcountOptAct].from:
 				first = format.DetourOptAct
+			case all[format.DetourOrderAct].from, all[format.DetourMcountOrderAct].from:
+				first = format.DetourOrderAct
+			case all[format.DetourFlatAct].from, all[format.DetourMcountFlatAct].from:
+				first = format.DetourFlatAct
 			}
 		}
 		return nil

@@ -26,11 +26,10 @@ import (
 // that; then all are let go, and looked at again.
 
 // ErrLimits: the runtime cannot leave calls out by where they are.
-var ErrLimits = errors.New("calls have no depth in this recording: it needs the tracer function_graph, with a clock")
+const ErrLimits = unchanged("calls have no depth in this recording: it needs the tracer function_graph, with a clock")
 
 // ErrFlat: the runtime cannot record calls without frames.
-var ErrFlat = errors.New("the tracer cannot be changed in this recording: it needs the tracer function_graph at its beginning, " +
-	"with a clock")
+const ErrFlat = unchanged("the tracer cannot be changed in this recording: it needs the tracer function_graph at its beginning")
 
 const (
 	// insidePatience is for how long a thread may wait in the runtime. What a program waits for there can be a library that is
@@ -82,21 +81,34 @@ func (d *detour) jump() []byte {
 func (r *Runtime) Limited() bool { return r.led(format.DetourGraphExit) }
 
 // Flat tells whether its calls are recorded without frames.
-func (r *Runtime) Flat() bool { return r.led(format.DetourGraphFlat) }
+func (r *Runtime) Flat() bool {
+	for i := range r.Images {
+		im := &r.Images[i]
+		if im.detours != 0 && im.flat {
+			return !r.ledIn(im, format.DetourFlatGraph) && !r.ledIn(im, format.DetourFlatOpt)
+		}
+	}
+	return r.led(format.DetourGraphFlat)
+}
 
 // led tells whether a routine of an image is led to another one.
 func (r *Runtime) led(detour int) bool {
 	for i := range r.Images {
-		all, err := r.detoursOf(&r.Images[i])
-		if err != nil || len(all) == 0 {
-			continue
-		}
-		var b [jumpSize]byte
-		if d := &all[detour]; r.t.ReadAt(b[:], d.from) == nil && [jumpSize]byte(d.jump()) == b {
+		if r.ledIn(&r.Images[i], detour) {
 			return true
 		}
 	}
 	return false
+}
+
+func (r *Runtime) ledIn(im *RuntimeImage, detour int) bool {
+	all, err := r.detoursOf(im)
+	if err != nil || len(all) == 0 {
+		return false
+	}
+	var b [jumpSize]byte
+	d := &all[detour]
+	return r.t.ReadAt(b[:], d.from) == nil && [jumpSize]byte(d.jump()) == b
 }
 
 // lead leads an image's routines to those that know of limits, if there are or were some, or that know of no frames, or back.
@@ -107,8 +119,11 @@ func (r *Runtime) lead(im *RuntimeImage, limits, flat bool) error {
 		return err
 	}
 	// All begin with the same instructions.
-	own := make([]byte, jumpSize)
-	if err := r.t.ReadAt(own, all[format.DetourGraphFlat].to); err != nil {
+	own, never := make([]byte, jumpSize), all[format.DetourGraphFlat].to // what is not led anywhere
+	if im.flat {
+		never = all[format.DetourFlatOpt].to
+	}
+	if err := r.t.ReadAt(own, never); err != nil {
 		return err
 	}
 	if !bytes.HasPrefix(own, save[:]) {
@@ -117,7 +132,15 @@ func (r *Runtime) lead(im *RuntimeImage, limits, flat bool) error {
 	if limits {
 		err = r.write(&all[format.DetourGraphExit], all[format.DetourGraphExit].jump())
 	}
+	if im.flat {
+		return errors.Join(err, r.leadFlat(all, own, limits, flat))
+	}
 	for i := range 2 { // sites before and behind the prologue
+		order, orderCode := &all[format.DetourOrderFlat+i], own
+		if flat {
+			orderCode = order.jump()
+		}
+		err = errors.Join(err, r.write(order, orderCode))
 		graph, opt := &all[format.DetourGraphEnter+i], &all[format.DetourOptFlat+i]
 		code, optCode := own, own
 		switch {
@@ -127,6 +150,22 @@ func (r *Runtime) lead(im *RuntimeImage, limits, flat bool) error {
 			code = graph.jump()
 		}
 		err = errors.Join(err, r.write(graph, code), r.write(opt, optCode))
+	}
+	return err
+}
+
+// leadFlat is lead for the calls of an image that begins without frames.
+func (r *Runtime) leadFlat(all []detour, own []byte, limits, flat bool) (err error) {
+	for i := range 2 { // sites before and behind the prologue
+		d, code := &all[format.DetourFlatGraph+i], own
+		switch {
+		case flat:
+		case limits:
+			code = all[format.DetourFlatOpt+i].jump()
+		default:
+			code = d.jump()
+		}
+		err = errors.Join(err, r.write(d, code))
 	}
 	return err
 }
@@ -367,7 +406,7 @@ func (r *Runtime) order(rem *remote, room uint64, what []byte, acts *acting, l *
 func (l *Limits) refused(changed uint64) error {
 	switch {
 	case changed == format.ChangedNoMemory:
-		return fmt.Errorf("its runtime cannot change what is recorded: %w", unix.ENOMEM)
+		return fmt.Errorf("%w: %w", unchanged("its runtime cannot change what is recorded"), unix.ENOMEM)
 	case l.Frames:
 		return ErrLimits
 	case l.Flat:

@@ -65,6 +65,7 @@ type RuntimeImage struct {
 	code, codeSize, detours        uint64
 	at, acting                     uint64
 
+	flat   bool // its thunks call the routine that knows of no frames, unless that is led to another one
 	leaves bool // it can be unloaded at any moment, and its memory be another's
 }
 
@@ -165,6 +166,7 @@ func (r *Runtime) next(at uint64, err *error) uint64 {
 		at: word(format.StateOAt), acting: word(format.StateOActing),
 		code: word(format.StateOCode), codeSize: word(format.StateOCodeSize), detours: word(format.StateODetours),
 		thunkSize: int(min(le.Uint32(b[format.StateOThunkSize:]), arch.ThunkSize)),
+		flat:      r.flat(word(format.StateOAt)),
 		leaves:    r.leaves(word(format.StateOAt)),
 	})
 	return word(format.StateONext)
@@ -179,6 +181,12 @@ func (r *Runtime) there(stage uint32, at, id uint64) bool {
 	var b [format.ImageOID + 8]byte
 	return r.t.ReadAt(b[:], at) == nil && string(b[format.ImageOMagic:][:len(format.ImageMagic)]) == format.ImageMagic &&
 		le.Uint64(b[format.ImageOID:]) == id
+}
+
+// flat tells whether an image, whose image_info is at an address, begins without frames.
+func (r *Runtime) flat(at uint64) bool {
+	options, err := r.word32(at + format.ImageOOptions)
+	return err == nil && options&format.OptionsFlat != 0
 }
 
 // leaves tells whether an image, whose image_info is at an address, can be unloaded: then it says so itself.
@@ -430,7 +438,18 @@ type Limits struct {
 }
 
 // ErrInside: there was always a thread in the runtime, which it does not leave, so nothing was changed.
-var ErrInside = errors.New("a thread of it waits in the tracer")
+const ErrInside = unchanged("a thread of it waits in the tracer")
+
+// unchanged is why nothing was changed in a process.
+type unchanged string
+
+func (e unchanged) Error() string { return string(e) }
+
+// Unchanged tells whether an error of Limit says that nothing was changed.
+func Unchanged(err error) bool {
+	var is unchanged
+	return errors.As(err, &is)
+}
 
 // liveThread returns the directory of a thread in /proc that has not ended: the first one, as long as there is that.
 func liveThread(pid int) (string, error) {

@@ -38,6 +38,30 @@ fentry_detours:
 	DETOUR	fentry_opt_enter, fentry_flat_enter
 	.org	fentry_detours + 8 * DETOUR_MCOUNT_OPT_FLAT
 	DETOUR	fentry_mcount_opt_enter, fentry_mcount_flat_enter
+	.org	fentry_detours + 8 * DETOUR_ORDER_ACT
+	DETOUR	fentry_order_enter, fentry_act_enter
+	.org	fentry_detours + 8 * DETOUR_MCOUNT_ORDER_ACT
+	DETOUR	fentry_mcount_order_enter, fentry_mcount_act_enter
+	.org	fentry_detours + 8 * DETOUR_ORDER_ACT_EXIT
+	DETOUR	fentry_order_exit, fentry_act_exit
+	.org	fentry_detours + 8 * DETOUR_ORDER_FLAT
+	DETOUR	fentry_order_enter, fentry_flat_order_enter
+	.org	fentry_detours + 8 * DETOUR_MCOUNT_ORDER_FLAT
+	DETOUR	fentry_mcount_order_enter, fentry_mcount_flat_order_enter
+	.org	fentry_detours + 8 * DETOUR_FLAT_ACT
+	DETOUR	fentry_flat_enter, fentry_act_enter
+	.org	fentry_detours + 8 * DETOUR_MCOUNT_FLAT_ACT
+	DETOUR	fentry_mcount_flat_enter, fentry_mcount_act_enter
+	.org	fentry_detours + 8 * DETOUR_FLAT_ACT_EXIT
+	DETOUR	fentry_graph_exit, fentry_act_exit
+	.org	fentry_detours + 8 * DETOUR_FLAT_GRAPH
+	DETOUR	fentry_flat_enter, fentry_graph_enter
+	.org	fentry_detours + 8 * DETOUR_MCOUNT_FLAT_GRAPH
+	DETOUR	fentry_mcount_flat_enter, fentry_mcount_graph_enter
+	.org	fentry_detours + 8 * DETOUR_FLAT_OPT
+	DETOUR	fentry_flat_enter, fentry_opt_enter
+	.org	fentry_detours + 8 * DETOUR_MCOUNT_FLAT_OPT
+	DETOUR	fentry_mcount_flat_enter, fentry_mcount_opt_enter
 	.org	fentry_detours + 8 * DETOUR_COUNT
 	.size	fentry_detours, . - fentry_detours
 	.section .note.GNU-stack, "", @progbits
