@@ -182,6 +182,7 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	signals, unwatch := watch(s.in)
 	defer unwatch()
 
+	s.tellFrequency()
 	s.beginInfo()
 	s.openDoor()
 	s.flight = newFlight(s.o.Flight)

@@ -139,21 +139,6 @@ func openProcess(pid int) (*process, error) {
 	return p, err
 }
 
-// readAtMost reads a file of a process, up to n bytes.
-func readAtMost(f *os.File, n int) (b []byte, err error) {
-	for part := make([]byte, 64<<10); len(b) < n; {
-		k, err := f.Read(part)
-		b = append(b, part[:k]...)
-		if k == 0 || err != nil {
-			break
-		}
-	}
-	if len(b) == 0 {
-		return nil, fmt.Errorf("%s: empty", f.Name())
-	}
-	return b, nil
-}
-
 // sites returns where the process executes programs.
 func (h *ExecHooks) sites(p *process) (sites []execSite, err error) {
 	h.mu.Lock()
