@@ -45,6 +45,8 @@ type newBlock struct {
 	next        []byte // difference of the state behind it
 	first, size int    // of blockBuilder.bounds
 	calls       int    // how many of blockBuilder.ended are of it and the blocks before
+	gist        []byte // if there is one
+	bound       uint64 // of calls that are not in it
 }
 
 // blockBuilder is the sink that makes the blocks of one task after another.
@@ -75,6 +77,7 @@ type blockBuilder struct {
 	ended   []endedCall // calls from before the block they ended in
 	late    map[lateKey]uint16
 	saver   *stateSaver
+	gist    gistMaker
 
 	runSums
 	t       *Trace // nil: nothing is known of waits
@@ -167,11 +170,15 @@ func (b *blockBuilder) enter(f *frame) {
 		f.flags |= frameOuter
 	}
 	bf.active++
+	if b.gist.tail {
+		f.flags |= frameTail
+	}
+	b.gist.bad = b.gist.bad || f.flags&frameInherited != 0
 	b.paths.enter(f.fn, len(b.fl.cur.frames)-1)
 }
 
 func (b *blockBuilder) suspend(f *frame) {
-	b.paths.state = pathsNone
+	b.paths.state, b.gist.bad = pathsNone, true
 	b.until(b.function(f), f, b.fl.t-min(b.fl.t, f.start)).active--
 }
 
@@ -189,7 +196,14 @@ func (b *blockBuilder) leave(f *frame, end uint64, how ending) {
 	if f.flags&frameSuspended == 0 || how == endExit {
 		b.until(n, f, dur) // of others that is known since they were put aside
 	}
-	if f.flags&frameSaved != 0 {
+	saved := f.flags&frameSaved != 0
+	switch {
+	case how != endExit || f.flags&frameSuspended != 0:
+		b.gist.bad = true
+	case saved || b.gist.stands(dur, end):
+		b.toGist(f, end)
+	}
+	if saved {
 		b.crossed(n, f, end, how)
 		return
 	}
@@ -210,6 +224,16 @@ func (b *blockBuilder) leave(f *frame, end uint64, how ending) {
 	s.end(f, dur, f.flags&frameOuter != 0, how)
 	s.calls++
 	b.noSums = !b.duration(&bf.hist, dur, &b.buckets, 0) || b.noSums
+}
+
+// toGist adds a call that has ended to the block's gist.
+func (b *blockBuilder) toGist(f *frame, end uint64) {
+	if !b.gist.bad {
+		b.gist.add(gistCall{
+			start: f.start, end: end, self: f.self, fn: f.fn, depth: int32(len(b.fl.cur.frames)), word: int32(b.words),
+			tail: f.flags&frameTail != 0, crossing: f.flags&frameSaved != 0,
+		})
+	}
 }
 
 // addToPath adds a call to those of its path.
@@ -234,7 +258,7 @@ func (b *blockBuilder) addToPath(path *runPath, bf *builderFunc, f *frame, part 
 }
 
 func (b *blockBuilder) forget(f *frame) {
-	b.paths.state = pathsNone
+	b.paths.state, b.gist.bad = pathsNone, true
 	n := b.function(f)
 	bf := b.any(n)
 	bf.active--
@@ -270,6 +294,7 @@ func (b *blockBuilder) call(fn FuncID) {
 }
 
 func (b *blockBuilder) orphan(fn FuncID) {
+	b.gist.bad = true
 	b.part(b.any(b.number32(fn)), noPart).noEntry++
 	b.paths.rough = true // no path has it
 }
@@ -294,6 +319,7 @@ func (b *blockBuilder) setTask(k *Task, chunks []chunkRef) {
 	b.late, b.inherited, b.comm0, b.foreign = map[lateKey]uint16{}, b.fl.inherited, "", false
 	b.blocks, b.bounds, b.seen, b.ended = b.blocks[:0], b.bounds[:0], b.seen[:0], b.ended[:0]
 	b.pending = 0
+	b.gist.task()
 	b.resetRun()
 	if b.t != nil {
 		b.waiting.begin(b.t, k)
@@ -355,6 +381,8 @@ func (b *blockBuilder) step(w *word, d *decoder, fk *forker, f *forks) {
 	b.latest = max(b.latest, w.t)
 	b.words++
 	b.runWords++
+	b.gist.word(&b.last, w, int32(b.words))
+	b.gist.bad = b.gist.bad || late || w.code > wExit
 	b.last = *w
 	if b.paths.state == pathsFresh {
 		b.paths.begin(b.fl)
@@ -427,6 +455,7 @@ func (b *blockBuilder) chunk(d *decoder, w *word) {
 	}
 	at := b.at(d)
 	blk := &b.blocks[len(b.blocks)-1]
+	b.closeGist(blk, w, &bs)
 	b.saver.block = b.now
 	blk.next = b.saver.save(nil, fl, &bs, b.chunks[at-1-b.chunk0].number+1)
 	b.pending += len(blk.next)
@@ -437,8 +466,23 @@ func (b *blockBuilder) chunk(d *decoder, w *word) {
 	b.blocks = append(b.blocks, newBlock{chunk: at, due: due, lo: lo, hi: lo, flags: format.BlockPlain})
 	b.words = 0
 	b.now++
+	b.gist.block(due)
 	if flush {
 		b.flush(false)
+	}
+}
+
+// closeGist ends the block's gist. w is the word behind it.
+func (b *blockBuilder) closeGist(blk *newBlock, w *word, bs *blockState) {
+	if bs.tail {
+		b.gist.tailed(int32(b.words))
+	}
+	// A reader takes the next block's beginning for the end of the newest call.
+	b.gist.bad = b.gist.bad || b.fl.over != 0 || bs.leaf && w.t < b.latest
+	fs := b.fl.cur.frames
+	var ok bool
+	if blk.gist, blk.bound, ok = b.gist.close(b.numbering, b.latest, fs, kept(fs), bs.leaf); ok {
+		blk.flags |= format.BlockGist
 	}
 }
 

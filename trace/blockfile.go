@@ -104,6 +104,8 @@ func (s *segment) head(kind uint32, task taskKey, id format.Identity) []byte {
 	le.PutUint32(h[format.GSums:], s.sums)
 	le.PutUint32(h[format.GListsCrc:], s.listsCRC)
 	le.PutUint32(h[format.GSumsCrc:], s.sumsCRC)
+	le.PutUint32(h[format.GGists:], s.gists)
+	le.PutUint32(h[format.GGistsCrc:], s.gistsCRC)
 	if s.end {
 		le.PutUint32(h[format.GEnd:], 1)
 	}
@@ -125,7 +127,7 @@ func parseSegment(h []byte, off int64, id format.Identity) (s segment, kind uint
 		statesCRC: le.Uint32(h[format.GStatesCrc:]), functionsCRC: le.Uint32(h[format.GFunctionsCrc:]),
 		lists: le.Uint32(h[format.GLists:]), sums: le.Uint32(h[format.GSums:]),
 		listsCRC: le.Uint32(h[format.GListsCrc:]), sumsCRC: le.Uint32(h[format.GSumsCrc:]),
-		end: le.Uint32(h[format.GEnd:]) != 0,
+		gists: le.Uint32(h[format.GGists:]), gistsCRC: le.Uint32(h[format.GGistsCrc:]), end: le.Uint32(h[format.GEnd:]) != 0,
 	}
 	task = taskKey{le.Uint32(h[format.GPID:]), le.Uint32(h[format.GTID:]), le.Uint64(h[format.GKey:])}
 	return s, le.Uint32(h[format.GKind:]), task, true
@@ -135,7 +137,7 @@ func (s *segment) size() int64 { return format.SegmentSize + s.sections() }
 
 // sections is the size of what follows the header.
 func (s *segment) sections() int64 {
-	return int64(s.states) + int64(s.functions) + int64(s.lists) + int64(s.sums)
+	return int64(s.states) + int64(s.functions) + int64(s.lists) + int64(s.sums) + int64(s.gists)
 }
 
 // headWindow is how much is read at a time to look for headers.

@@ -191,16 +191,16 @@ func (w *indexWriter) write(parts ...[]byte) error {
 
 // segment appends blocks of a task.
 func (w *indexWriter) segment(task taskKey, s *newSegment) error {
-	sections := [][]byte{s.statesOf, s.functionsOf, s.listsOf, s.sumsOf}
+	sections := [][]byte{s.statesOf, s.functionsOf, s.listsOf, s.sumsOf, s.gistsOf}
 	for _, b := range sections {
 		if int64(len(b)) > math.MaxUint32 {
 			return errWrite
 		}
 	}
 	s.states, s.functions = uint32(len(s.statesOf)), uint32(len(s.functionsOf))
-	s.lists, s.sums = uint32(len(s.listsOf)), uint32(len(s.sumsOf))
+	s.lists, s.sums, s.gists = uint32(len(s.listsOf)), uint32(len(s.sumsOf)), uint32(len(s.gistsOf))
 	s.statesCRC, s.functionsCRC = format.CRC(0, s.statesOf), format.CRC(0, s.functionsOf)
-	s.listsCRC, s.sumsCRC = format.CRC(0, s.listsOf), format.CRC(0, s.sumsOf)
+	s.listsCRC, s.sumsCRC, s.gistsCRC = format.CRC(0, s.listsOf), format.CRC(0, s.sumsOf), format.CRC(0, s.gistsOf)
 	return w.write(append([][]byte{s.head(format.SegmentBlocks, task, w.id)}, sections...)...)
 }
 

@@ -22,7 +22,8 @@ import (
 //   - how the state of the task's follower at its end differs from that at its start
 //     (blockstate.go): so decoding can begin with any block and goes on exactly as if it
 //     had begun with the first,
-//   - for each function a bound of the longest of its calls that begin or end in it.
+//   - for each function a bound of the longest of its calls that begin or end in it,
+//   - the calls that stand out, as far as it has those of nesting only (gist.go).
 //
 // That a reader begins with the state it would have had is the invariant that all rests
 // on: what is shown is what a reader without an index shows, and the tests compare the
@@ -47,6 +48,7 @@ type block struct {
 	lo    uint64 // no event of it has a lesser counter
 	hi    uint64 // no event of it or of a block before has a greater one
 	flags byte
+	bound uint16 // of a block with a gist: no call that is left out of that takes more ticks, see roundTicks
 	state []byte // difference of the state at its start to that of the block before
 }
 
@@ -91,7 +93,11 @@ func (tb *taskBlocks) parse(b []byte, chunks int) error {
 		blk.due = due
 		blk.lo = due + uint64(p.int())
 		blk.hi = blk.lo + p.uint()
-		blk.flags = p.byte()
+		if blk.flags = p.byte(); blk.flags&format.BlockGist != 0 {
+			if c := p.bytes(2); c != nil {
+				blk.bound = binary.LittleEndian.Uint16(c)
+			}
+		}
 		tb.next = p.bytes(p.uint())
 		tb.blocks = append(tb.blocks, blk)
 	}
@@ -183,9 +189,10 @@ type segment struct {
 	first, last             uint64 // counters
 	chunks                  uint32
 	states, functions       uint32 // bytes
-	lists, sums             uint32
+	lists, sums, gists      uint32
 	statesCRC, functionsCRC uint32
 	listsCRC, sumsCRC       uint32
+	gistsCRC                uint32
 	chunksCRC               uint32
 	end                     bool // the task has no more chunks
 }

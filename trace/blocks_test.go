@@ -366,7 +366,7 @@ func segmentHeads(index []byte) (at []int) {
 	for off := format.IndexHeader; off < len(index); {
 		at = append(at, off)
 		size := format.SegmentSize
-		for _, field := range []int{format.GStates, format.GFunctions, format.GLists, format.GSums} {
+		for _, field := range []int{format.GStates, format.GFunctions, format.GLists, format.GSums, format.GGists} {
 			size += int(binary.LittleEndian.Uint32(index[off+field:]))
 		}
 		off += size

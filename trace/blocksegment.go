@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"github.com/fentry-dev/fentry/internal/format"
 )
 
 // The blocks that a builder has made go into the index in segments, while it goes on
@@ -23,7 +25,7 @@ const (
 // A newSegment is a segment to be written.
 type newSegment struct {
 	segment
-	statesOf, functionsOf, listsOf, sumsOf []byte
+	statesOf, functionsOf, listsOf, sumsOf, gistsOf []byte
 }
 
 // flush gives the blocks that are whole away; with end, the task has no more.
@@ -46,7 +48,7 @@ func (b *blockBuilder) flush(end bool) {
 	}
 	s.chunksCRC, b.crcTo = b.crc, chunkEnd
 	s.statesOf, s.functionsOf = b.states(whole, chunkEnd), b.functions(whole)
-	s.listsOf, s.sumsOf = b.lists(whole), slices.Clone(b.runs)
+	s.listsOf, s.sumsOf, s.gistsOf = b.lists(whole), slices.Clone(b.runs), gists(whole)
 	b.later = true
 	b.written += len(whole)
 	b.blocks = b.blocks[:copy(b.blocks, b.blocks[len(whole):])]
@@ -76,10 +78,22 @@ func (b *blockBuilder) states(blocks []newBlock, end int) (out []byte) {
 		out = binary.AppendUvarint(out, blk.due-due)
 		out = binary.AppendVarint(out, int64(blk.lo-blk.due))
 		out = binary.AppendUvarint(out, blk.hi-blk.lo)
-		out = append(out, blk.flags)
+		if out = append(out, blk.flags); blk.flags&format.BlockGist != 0 {
+			out = binary.LittleEndian.AppendUint16(out, roundTicks(blk.bound))
+		}
 		out = binary.AppendUvarint(out, uint64(len(blk.next)))
 		out = append(out, blk.next...)
 		due = blk.due
+	}
+	return out
+}
+
+// gists returns the gists of blocks, as they are in the file.
+func gists(blocks []newBlock) (out []byte) {
+	for i := range blocks {
+		if blk := &blocks[i]; blk.flags&format.BlockGist != 0 {
+			out = append(binary.AppendUvarint(out, uint64(len(blk.gist))), blk.gist...)
+		}
 	}
 	return out
 }

@@ -27,21 +27,21 @@ func FuzzIndex(f *testing.F) {
 			s := &ss[i]
 			functions, lists := s.off+int64(s.states), s.off+int64(s.states)+int64(s.functions)
 			f.Add(section(s.off, s.states), section(functions, s.functions), section(lists, s.lists),
-				section(lists+int64(s.lists), s.sums), uint16(0), s.chunks, int64(5000))
+				section(lists+int64(s.lists), s.sums), section(lists+int64(s.lists)+int64(s.sums), s.gists), uint16(0), s.chunks, int64(5000))
 		}
 	}
-	f.Fuzz(func(t *testing.T, states, functions, lists, sums []byte, task uint16, chunks uint32, from int64) {
+	f.Fuzz(func(t *testing.T, states, functions, lists, sums, gists []byte, task uint16, chunks uint32, from int64) {
 		tr := &Trace{}
 		if err := tr.load(bytes.NewReader(events), int64(len(events)), noNames); err != nil {
 			t.Fatal(err)
 		}
 		k := tr.Tasks[int(task)%len(tr.Tasks)]
-		b := slices.Concat(states, functions, lists, sums)
+		b := slices.Concat(states, functions, lists, sums, gists)
 		s := segment{
 			last: math.MaxUint64, chunks: chunks, states: uint32(len(states)), functions: uint32(len(functions)),
-			lists: uint32(len(lists)), sums: uint32(len(sums)),
+			lists: uint32(len(lists)), sums: uint32(len(sums)), gists: uint32(len(gists)),
 			statesCRC: format.CRC(0, states), functionsCRC: format.CRC(0, functions),
-			listsCRC: format.CRC(0, lists), sumsCRC: format.CRC(0, sums), end: true,
+			listsCRC: format.CRC(0, lists), sumsCRC: format.CRC(0, sums), gistsCRC: format.CRC(0, gists), end: true,
 		}
 		for i := range k.chunks[:min(int64(len(k.chunks)), int64(chunks))] {
 			s.chunksCRC = k.chunks[i].crc(s.chunksCRC)
@@ -96,7 +96,7 @@ func FuzzIndexFile(f *testing.F) {
 			binary.LittleEndian.PutUint32(h[format.GMagic:], format.SegmentMagic)
 			binary.LittleEndian.PutUint32(h[format.GCrc:], format.CRC(format.CRC(0, tr.identity[:]), h[:format.GCrc]))
 			off += format.SegmentSize
-			for _, field := range []int{format.GStates, format.GFunctions, format.GLists, format.GSums} {
+			for _, field := range []int{format.GStates, format.GFunctions, format.GLists, format.GSums, format.GGists} {
 				off += int(binary.LittleEndian.Uint32(h[field:]) & 0xffff)
 			}
 		}

@@ -17,7 +17,13 @@ type part struct {
 	due  uint64   // where the current run's first word is in the order of time
 	stop int      // the block behind the last one in the window
 	all  bool     // all events are asked for: those left out are none of the window
+
+	gist  []bool // blocks of which the gist is enough; nil: none
+	gists gistWalk
 }
+
+// takes tells whether the gist of block i is enough.
+func (p *part) takes(i int) bool { return p.gist != nil && p.gist[i] }
 
 // planBlocks has those blocks of tasks read in which the events are that are asked for.
 // It returns false if there is no index, or none that helps.
@@ -45,7 +51,7 @@ func (w *walker) planBlocks(o WalkOptions, visit []bool, emit func(*Event) error
 		if i == len(tb.blocks) {
 			continue
 		}
-		runs, err := w.runs(k, tb, i, to, o)
+		runs, gist, err := w.runs(k, tb, i, to, o)
 		if err != nil {
 			w.pending = nil
 			return false
@@ -54,7 +60,8 @@ func (w *walker) planBlocks(o WalkOptions, visit []bool, emit func(*Event) error
 			continue
 		}
 		i = runs[0][0]
-		pt := &part{taskBlocks: tb, runs: runs, stop: len(tb.blocks), all: o.Calls.all()}
+		pt := &part{taskBlocks: tb, runs: runs, stop: len(tb.blocks), all: o.Calls.all(), gist: gist}
+		pt.gists.gistReader = gistReader{index: t.blocks, tb: tb}
 		for pt.stop > runs[len(runs)-1][1] && tb.blocks[pt.stop-1].lo > to {
 			pt.stop--
 		}
@@ -69,22 +76,25 @@ func (w *walker) planBlocks(o WalkOptions, visit []bool, emit func(*Event) error
 }
 
 // runs returns the runs of a task's blocks, from block i on, in which there may be
-// events up to counter to that are asked for.
-func (w *walker) runs(k *Task, tb *taskBlocks, i int, to uint64, o WalkOptions) ([][2]int, error) {
+// events up to counter to that are asked for, and of which the gist is enough. A run has only such blocks, or none.
+func (w *walker) runs(k *Task, tb *taskBlocks, i int, to uint64, o WalkOptions) (runs [][2]int, gist []bool, err error) {
 	if o.Calls.all() {
-		return tb.runsTo(i, to, func(int) bool { return true }), nil
+		return tb.runsTo(i, to, nil, func(int) bool { return true }), nil, nil
 	}
 	wanted := make([]bool, len(tb.blocks))
-	shown := make([]bool, len(tb.blocks)) // inside of roots, if there are any
+	shown := make([]bool, len(tb.blocks))  // inside of roots, if there are any
+	inside := make([]bool, len(tb.blocks)) // a call that matches begins and ends there
 	c := &o.Calls
 	for j := range tb.blocks {
 		f := tb.blocks[j].flags
 		wanted[j], shown[j] = f&format.BlockLost != 0, f&format.BlockNotes != 0
 	}
-	err := w.t.blocks.eachBounds(tb, func(j int, fn FuncID, ticks, _ uint64) {
-		long := ticks == math.MaxUint64 || w.t.Clock.Span(ticks) >= c.Threshold
-		if !shown[j] && long {
-			shown[j] = c.Match == nil || c.Match(fn)
+	isLong := func(ticks uint64) bool { return ticks == math.MaxUint64 || w.t.Clock.Span(ticks) >= c.Threshold }
+	err = w.t.blocks.eachBounds(tb, func(j int, fn FuncID, ticks, in uint64) {
+		long := isLong(ticks)
+		if long && (!shown[j] || !inside[j]) && (c.Match == nil || c.Match(fn)) {
+			shown[j] = true
+			inside[j] = inside[j] || isLong(in)
 		}
 		// Inside of a short call there is no long one, but there can be other events.
 		if c.Roots != nil && !wanted[j] && (long || tb.blocks[j].flags&format.BlockNotes != 0) {
@@ -97,17 +107,26 @@ func (w *walker) runs(k *Task, tb *taskBlocks, i int, to uint64, o WalkOptions) 
 	for j := range wanted {
 		wanted[j] = wanted[j] || shown[j]
 	}
-	wanted[i] = wanted[i] || o.From > 0 // the calls that are open when the window begins
-	return tb.runsTo(i, to, func(j int) bool { return wanted[j] }), err
+	if c.Threshold > 0 && !w.t.captures {
+		gist = tb.gistsFor(c, &w.t.Clock, inside)
+	}
+	if o.From > 0 { // the calls that are open when the window begins
+		wanted[i] = true
+		if gist != nil {
+			gist[i] = false
+		}
+	}
+	return tb.runsTo(i, to, gist, func(j int) bool { return wanted[j] }), gist, err
 }
 
 // runsTo returns the runs of blocks that are wanted, from block i on, in which there may be events up to a counter.
-// Behind one that has none there can be others: an event may be written late.
-func (tb *taskBlocks) runsTo(i int, to uint64, wanted func(int) bool) (runs [][2]int) {
+// Behind one that has none there can be others: an event may be written late. Those that gist names are in runs of
+// their own.
+func (tb *taskBlocks) runsTo(i int, to uint64, gist []bool, wanted func(int) bool) (runs [][2]int) {
 	for j := i; j < len(tb.blocks); j++ {
 		switch n := len(runs); {
 		case !wanted(j) || tb.blocks[j].lo > to:
-		case n > 0 && runs[n-1][1] == j:
+		case n > 0 && runs[n-1][1] == j && (gist == nil || gist[j] == gist[j-1]):
 			runs[n-1][1]++
 		default:
 			runs = append(runs, [2]int{j, j + 1})
@@ -176,7 +195,7 @@ func newPartCursor(t *Trace, k *Task, window []byte, emit func(*Event) error, p 
 		bs := blockState{comm: p.comm}
 		err := p.reach(c.fl, run[0], &bs)
 		if err == nil {
-			err = c.settle(&bs, run[0])
+			err = c.enterRun(&bs, run[0])
 		}
 		if err != nil {
 			return nil, err
@@ -204,10 +223,19 @@ func (c *cursor) setRun(run [2]int) {
 // the run that begins with block j, which is later.
 func (c *cursor) seek(bs *blockState, i, j int, watch *stateWatch) error {
 	p := c.part
+	c.short = c.short && i == j
 	for i++; i <= j; i++ {
 		if err := p.apply(c.fl, i, bs, watch); err != nil {
 			return errBlocks
 		}
+	}
+	return c.enterRun(bs, j)
+}
+
+// enterRun goes on with the run that begins with block j, whose state the follower is in.
+func (c *cursor) enterRun(bs *blockState, j int) error {
+	if c.part.takes(j) {
+		return c.enterGists(bs, j)
 	}
 	return c.settle(bs, j)
 }
@@ -215,13 +243,14 @@ func (c *cursor) seek(bs *blockState, i, j int, watch *stateWatch) error {
 // settle goes on with the first word of block j, whose state the follower is in.
 func (c *cursor) settle(bs *blockState, j int) error {
 	p, d := c.part, c.dec
+	c.inGists = false
 	d.chunks, d.win, d.at, d.off, d.end = c.task.chunks[p.blocks[j].chunk:], nil, 0, 0, 0
 	d.number = bs.number
 	if !c.begin() {
 		return cmp.Or(d.err, errBlocks)
 	}
 	c.ev.Comm = bs.comm
-	c.tail, c.leaf, c.short = bs.tail, bs.leaf, false
+	c.tail, c.leaf = bs.tail, bs.leaf
 	c.setRun(p.runs[0])
 	return nil
 }
@@ -231,6 +260,10 @@ func (c *cursor) settle(bs *blockState, j int) error {
 func (c *cursor) jump() bool {
 	p := c.part
 	at := p.runs[0][1] // the follower is at its start
+	bs := blockState{comm: c.ev.Comm}
+	if p.takes(at - 1) {
+		bs = p.gists.bs
+	}
 	p.runs = p.runs[1:]
 	least := map[uint64]int{} // by stack, how many calls are still open
 	changed := func(st *callStack, kept int) {
@@ -241,12 +274,10 @@ func (c *cursor) jump() bool {
 	t := c.fl.t
 	switch {
 	case len(p.runs) > 0:
-		bs := blockState{comm: c.ev.Comm}
 		c.err = c.seek(&bs, at, p.runs[0][0], &stateWatch{changed: changed})
 		c.jumped = c.err == nil
 	case p.stop < len(p.blocks):
 		// What is open when the window ends is open for those who show it.
-		var bs blockState
 		for i := at + 1; i <= p.stop && c.err == nil; i++ {
 			if p.apply(c.fl, i, &bs, &stateWatch{changed: changed}) != nil {
 				c.err = errBlocks

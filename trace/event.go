@@ -154,6 +154,8 @@ type cursor struct {
 	rest   int   // of the decoder's chunks where this run of blocks ends
 	jumped bool  // the newest step went on to another run of blocks
 
+	inGists bool // the run's gists are enough
+
 	shorts shorts // that are left out
 	short  bool   // the call that was entered last is one, and the next word leaves it
 
@@ -226,6 +228,9 @@ func (c *cursor) follow(w *word) {
 
 // step handles the word that is due. It returns false when there are no more.
 func (c *cursor) step() bool {
+	if c.inGists {
+		return c.stepGist()
+	}
 	w, leaf := &c.cur, c.leaf
 	if c.stream != nil {
 		c.rename()

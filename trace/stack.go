@@ -31,6 +31,7 @@ const (
 	frameOut                              // of or in a call that is left out with everything inside it
 	frameTaken                            // was on a stack before it was put aside, see chosenSink.putAside
 	frameJumped                           // ended by a tail call, and is kept open until that call ends
+	frameTail                             // was entered by a tail call, see gistMaker
 )
 
 // An ending says how a call ended.

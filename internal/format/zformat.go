@@ -355,10 +355,10 @@ const (
 // The file index.
 const (
 	IndexMagic   = "FENTRYX1" // value of I_MAGIC
-	IndexVersion = 8          // value of I_VERSION
+	IndexVersion = 9          // value of I_VERSION
 	IndexHeader  = 64         // bytes
 	SegmentMagic = 0x47455358 // value of G_MAGIC
-	SegmentSize  = 88         // size of the header of a segment, bytes
+	SegmentSize  = 96         // size of the header of a segment, bytes
 )
 
 // Fields of its header.
@@ -389,7 +389,9 @@ const (
 	GListsCrc     = 72 // u32
 	GSumsCrc      = 76 // u32
 	GEnd          = 80 // u32
-	GCrc          = 84 // u32
+	GGists        = 84 // u32, bytes
+	GGistsCrc     = 88 // u32
+	GCrc          = 92 // u32
 )
 
 // Values of G_KIND.
@@ -400,10 +402,11 @@ const (
 
 // Flags of a block.
 const (
-	BlockNotes = 1 // events that are no call's
-	BlockLost  = 2 // a loss among them
-	BlockAlike = 4 // calls of the same function and entry that end in it or are put aside: it must be decoded to tell which
-	BlockPlain = 8 // calls have come and gone on one stack only, and none were put aside or lost
+	BlockNotes = 1  // events that are no call's
+	BlockLost  = 2  // a loss among them
+	BlockAlike = 4  // calls of the same function and entry that end in it or are put aside: it must be decoded to tell which
+	BlockPlain = 8  // calls have come and gone on one stack only, and none were put aside or lost
+	BlockGist  = 16 // there is a gist of it
 )
 
 // Flags of a difference of states.

@@ -287,10 +287,10 @@ var Index = []Field{
 // IndexMagic begins the file index; the sizes are in bytes.
 const (
 	IndexMagic   = "FENTRYX1"
-	IndexVersion = 8
+	IndexVersion = 9
 	IndexHeader  = 64
 	SegmentMagic = 0x47455358
-	SegmentSize  = 88
+	SegmentSize  = 96
 )
 
 // IndexHead is the header of the file index.
@@ -321,7 +321,9 @@ var Segment = []Field{
 	{"LISTS_CRC", 72, "u32", "", "CRC-32C of the lists"},
 	{"SUMS_CRC", 76, "u32", "", "CRC-32C of the sums"},
 	{"END", 80, "u32", "", "1: the task has no more chunks"},
-	{"CRC", 84, "u32", "", "CRC-32C of 24 bytes, the identity as in the file's header, and the 84 bytes before"},
+	{"GISTS", 84, "u32", "bytes", "size of the gists, which follow the sums"},
+	{"GISTS_CRC", 88, "u32", "", "CRC-32C of the gists"},
+	{"CRC", 92, "u32", "", "CRC-32C of 24 bytes, the identity as in the file's header, and the 92 bytes before"},
 }
 
 // SegmentKinds are the kinds of segments.
@@ -336,6 +338,7 @@ var BlockFlags = []Value{
 	{"LOST", 2, "a loss among them"},
 	{"ALIKE", 4, "calls of the same function and entry that end in it or are put aside: it must be decoded to tell which"},
 	{"PLAIN", 8, "calls have come and gone on one stack only, and none were put aside or lost"},
+	{"GIST", 16, "there is a gist of it"},
 }
 
 // StateFlags say what a difference of states has.

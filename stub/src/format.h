@@ -282,10 +282,10 @@
 
 /* the file index */
 #define FT_INDEX_MAGIC             0x31585952544e4546 /* the bytes FENTRYX1, value of I_MAGIC */
-#define FT_INDEX_VERSION           8            /* value of I_VERSION */
+#define FT_INDEX_VERSION           9            /* value of I_VERSION */
 #define FT_INDEX_HEADER            64           /* bytes */
 #define FT_SEGMENT_MAGIC           0x47455358   /* value of G_MAGIC */
-#define FT_SEGMENT_SIZE            88           /* size of the header of a segment, bytes */
+#define FT_SEGMENT_SIZE            96           /* size of the header of a segment, bytes */
 
 /* fields of its header */
 #define FT_I_MAGIC                 0            /* char[8] */
@@ -312,7 +312,9 @@
 #define FT_G_LISTS_CRC             72           /* u32 */
 #define FT_G_SUMS_CRC              76           /* u32 */
 #define FT_G_END                   80           /* u32 */
-#define FT_G_CRC                   84           /* u32 */
+#define FT_G_GISTS                 84           /* u32, bytes */
+#define FT_G_GISTS_CRC             88           /* u32 */
+#define FT_G_CRC                   92           /* u32 */
 
 /* values of G_KIND */
 #define FT_SEGMENT_BLOCKS          1            /* blocks of a task; its segments are in order, and those of tasks are mixed */
@@ -323,6 +325,7 @@
 #define FT_BLOCK_LOST              2            /* a loss among them */
 #define FT_BLOCK_ALIKE             4            /* calls of the same function and entry that end in it or are put aside: it must be decoded to tell which */
 #define FT_BLOCK_PLAIN             8            /* calls have come and gone on one stack only, and none were put aside or lost */
+#define FT_BLOCK_GIST              16           /* there is a gist of it */
 
 /* flags of a difference of states */
 #define FT_STATE_HAS_LOSSY         1            /* events were lost since the stack was last empty */
