@@ -121,8 +121,8 @@ type Options struct {
 
 // find is what is looked for in images.
 func (o *Options) find() record.Options {
-	return record.Options{Plain: o.Plain, LibraryCalls: o.LibraryCalls, Syscalls: o.Syscalls, Named: o.Plan.Select,
-		GoRuntime: o.GoRuntime}
+	calls := o.Syscalls || o.StackEvery > 0 && o.Plan.NoFunctions // where the kernel takes no stacks: sample
+	return record.Options{Plain: o.Plain, LibraryCalls: o.LibraryCalls, Syscalls: calls, Named: o.Plan.Select, GoRuntime: o.GoRuntime}
 }
 
 // DefaultOverhead is the bound of what tracing adds to a program of which somebody who wants to see what it does need
@@ -212,6 +212,10 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	if r.capturing, err = newCapturing(&o); err != nil {
 		return nil, err
 	}
+	if so.Emulator, err = p.emulator(o.Emulator); err != nil {
+		return nil, err
+	}
+	r.emulated = len(so.Emulator) > 0
 	r.sample(&so)
 	o = r.o
 	so.Untouched = r.untouched()
@@ -233,10 +237,6 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	if r.planned() {
 		so.PatchedCopy = r.copy
 	}
-	if so.Emulator, err = p.emulator(o.Emulator); err != nil {
-		return nil, err
-	}
-	r.emulated = len(so.Emulator) > 0
 	if !r.emulated && !o.NoPtrace && !r.untouched() {
 		r.executed = newExecuted(&o)
 		if r.executed != nil {
@@ -399,6 +399,10 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 		return nil, nil
 	}
 	err := r.plan(patch.Process, pool)
+	if err == nil && r.emulated && r.libraries != nil && !r.main.Changes() {
+		r.main = nil // a copy that is patched for nothing cannot be made
+		return nil, nil
+	}
 	if errors.Is(err, patch.ErrNoSites) && (r.libraries != nil || r.executed != nil && r.o.Plan.Select.ChoosesImages()) {
 		return nil, nil // what was chosen is in other images
 	}

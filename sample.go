@@ -33,7 +33,11 @@ func (r *run) sample(so *session.Options) {
 		return
 	}
 	err := errors.New("so it was asked for")
-	if r.o.Plan.NoFunctions && r.o.StackMode != StackDeferred {
+	switch {
+	case !r.o.Plan.NoFunctions || r.o.StackMode == StackDeferred:
+	case r.emulated: // the kernel knows the emulator's own stacks
+		err = errors.New("an emulator runs the program")
+	default:
 		if err = session.CanSample(r.o.StackEvery); err == nil {
 			so.SampleEvery, so.SamplePartial = r.o.StackEvery, r.o.StackMode == StackPartial
 			return

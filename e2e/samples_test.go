@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,13 +17,14 @@ import (
 )
 
 // busy compiles testdata/stacks/busy.c.
-func busy(t *testing.T, dir string) string {
+func busy(t *testing.T, dir string, tg target, more ...string) string {
 	t.Helper()
 	needFentry(t)
-	testtool.Need(t, "gcc")
+	tg.need(t)
 	prog := filepath.Join(dir, "busy")
-	out, err := exec.Command("gcc", "-O1", "-g", "-fno-optimize-sibling-calls", "-o", prog, "testdata/stacks/busy.c",
-		"-lpthread").CombinedOutput()
+	args := slices.Concat(tg.compiler(t, "gcc"), []string{"-O1", "-g", "-fno-optimize-sibling-calls", "-o", prog,
+		"testdata/stacks/busy.c", "-lpthread"}, more)
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
@@ -38,7 +38,7 @@ func TestSamples(t *testing.T) {
 		t.Skipf("needs perf events: %v", err)
 	}
 	dir := t.TempDir()
-	prog, data := busy(t, dir), filepath.Join(dir, "data")
+	prog, data := busy(t, dir, target{}), filepath.Join(dir, "data")
 	const ms = 300
 	oftenEnough(t, [][]string{nil, {"--syscalls"}, {"--stack-mode", "partial"}}, func(more []string) (enough bool) {
 		argv := append([]string{fentry, "record", "-o", data, "--overhead", "no", "-F", "none", "--stack-every", "1ms"}, more...)
@@ -127,7 +127,7 @@ func oftenEnough(t *testing.T, options [][]string, sampled func(more []string) (
 // TestSamplesRefused: where perf events are not allowed, stacks are taken at system calls, and fentry says so.
 func TestSamplesRefused(t *testing.T) {
 	dir := t.TempDir()
-	prog, data, noperf := busy(t, dir), filepath.Join(dir, "data"), filepath.Join(dir, "noperf")
+	prog, data, noperf := busy(t, dir, target{}), filepath.Join(dir, "data"), filepath.Join(dir, "noperf")
 	if out, err := exec.Command("gcc", "-DFORBIDDEN=SYS_perf_event_open", "-o", noperf,
 		"../session/testdata/noptrace.c").CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
@@ -140,6 +140,12 @@ func TestSamplesRefused(t *testing.T) {
 	if !strings.Contains(r.stderr, "stacks are taken at system calls only: perf_event_open: operation not permitted") {
 		t.Errorf("%s", r.stderr)
 	}
+	expectDeferred(t, data)
+}
+
+// expectDeferred expects stacks in a trace that a timer has asked for, taken at events.
+func expectDeferred(t *testing.T, data string) {
+	t.Helper()
 	tr, err := trace.Open(data)
 	if err != nil {
 		t.Fatal(err)
@@ -157,14 +163,32 @@ func TestSamplesRefused(t *testing.T) {
 	}
 }
 
+// TestSamplesEmulated: the kernel does not know the stacks of a program that an emulator runs. They are taken at its system
+// calls, and fentry says so.
+func TestSamplesEmulated(t *testing.T) {
+	for _, more := range [][]string{nil, {"-static"}} {
+		dir := t.TempDir()
+		prog, data := busy(t, dir, arm64, more...), filepath.Join(dir, "data")
+		r := run(t, command{argv: []string{fentry, "record", "-o", data, "-F", "none", "--stack-every", "1ms", prog, "100"}})
+		r.mustSucceed(t)
+		if !strings.Contains(r.stderr, "stacks are taken at system calls only: an emulator runs the program") {
+			t.Errorf("%s", r.stderr)
+		}
+		expectDeferred(t, data)
+	}
+}
+
 // TestSamplesDeferred: where functions are traced stacks are taken at the next event, through frames of functions that are
 // traced and of those that are not, and say how late.
 func TestSamplesDeferred(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("stacks are walked on x86-64")
+	for _, tg := range []target{{}, arm64} {
+		t.Run(tg.name(), func(t *testing.T) { testSamplesDeferred(t, tg) })
 	}
+}
+
+func testSamplesDeferred(t *testing.T, tg target) {
 	dir := t.TempDir()
-	prog, data := busy(t, dir), filepath.Join(dir, "data")
+	prog, data := busy(t, dir, tg), filepath.Join(dir, "data")
 	const ms = 300
 	oftenEnough(t, [][]string{{"--syscalls"}, {"-F", "inner"}, {"-F", "rec", "-F", "ms"}}, func(more []string) (enough bool) {
 		argv := append([]string{fentry, "record", "-o", data, "--overhead", "no", "--stack-every", "1ms"}, more...)

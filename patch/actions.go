@@ -1,7 +1,6 @@
 package patch
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
 	"slices"
@@ -108,6 +107,11 @@ func (a *Actions) Has(is func(Act) bool) bool {
 	return a != nil && slices.ContainsFunc(a.Rules, func(r ActRule) bool { return slices.ContainsFunc(r.Acts, is) })
 }
 
+// walks reports whether the runtime is to walk stacks.
+func (o *Options) walks() bool {
+	return o.StackEvery > 0 || o.StackAt != SyscallSets{} || o.Actions.Has(func(x Act) bool { return x.Kind == stub.ActStack })
+}
+
 // Key returns a text that differs between actions that differ.
 func (a *Actions) Key() string {
 	if a == nil {
@@ -126,26 +130,18 @@ func quiet(acts []Act) bool {
 	return !slices.ContainsFunc(acts, func(a Act) bool { return a.Kind.Records(a.Value) })
 }
 
-// checkActions returns an error for actions that a tracer, or a machine's runtime, cannot have.
-func (o *Options) checkActions(m elf.Machine) error {
+// checkActions returns an error for actions that a tracer cannot have.
+func (o *Options) checkActions() error {
 	switch {
-	case m != elf.EM_X86_64 && (o.StackAt.Of(m) != SyscallSet{} || o.StackEvery > 0):
-		return noStacks(m)
 	case o.StackEvery > 0 && (o.Tracer != FunctionGraph || o.NoClock || o.Depth > 0 || o.Threshold > 0 || o.Roots != nil || o.Hide != nil):
 		return errors.New("stacks on a timer require the tracer function_graph with a clock, and all calls of the functions")
 	case o.Actions == nil:
-	case m != elf.EM_X86_64 && o.Actions.Has(func(x Act) bool { return x.Kind.Walks() }):
-		return noStacks(m)
 	case o.Tracer == Profile || o.Tracer == Count:
 		return fmt.Errorf("the tracer %s has no events, and so no actions at calls", o.Tracer)
 	case o.Tracer == Function && o.Actions.selective():
 		return fmt.Errorf("the tracer %s has no calls inside others: no action can limit their depth or time", o.Tracer)
 	}
 	return nil
-}
-
-func noStacks(m elf.Machine) error {
-	return fmt.Errorf("whole stacks cannot be recorded on %s", strings.ToLower(strings.TrimPrefix(m.String(), "EM_")))
 }
 
 // An acting function is one that has actions.

@@ -171,10 +171,10 @@ type Options struct {
 
 	// Only is the system calls that are recorded; the zero value: all.
 	Only SyscallSets
-	// StackEvery has the stack walked at the first event of a thread after it has run for so long, x86-64 only; 0: it is not. At
+	// StackEvery has the stack walked at the first event of a thread after it has run for so long; 0: it is not. At
 	// system calls, all that are recorded take the slow path then.
 	StackEvery time.Duration
-	// StackAt is the recorded system calls at which the stack is walked, x86-64 only; the zero value: none.
+	// StackAt is the recorded system calls at which the stack is walked; the zero value: none.
 	StackAt SyscallSets
 
 	// Copy is for shared objects whose patched file stands in for another one while they are recorded: the recorder knows

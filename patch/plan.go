@@ -91,6 +91,10 @@ func (p *Plan) Traced() int { return p.l.traced }
 // AddedEnd returns the address behind what the plan adds to the image, as of the last [Plan.Build].
 func (p *Plan) AddedEnd() uint64 { return p.l.end() }
 
+// Changes reports whether any function is traced, or any system call recorded. In memory, a plan can be for what the program
+// executes alone ([Options.Bare]).
+func (p *Plan) Changes() bool { return p.Traced() > 0 || p.recordsSyscalls() }
+
 // Thunk returns the address of a function's thunk, or 0 if the function is not traced, as of the last [Plan.Build].
 func (p *Plan) Thunk(fn *Func) uint64 {
 	if fn.ID == 0 {
@@ -151,7 +155,7 @@ func (p *Plan) Build() error {
 	if err := p.Options.checkFlat(p.file.Header.Machine); err != nil {
 		return err
 	}
-	if err := p.Options.checkActions(p.file.Header.Machine); err != nil {
+	if err := p.Options.checkActions(); err != nil {
 		return err
 	}
 	l := &layout{p: p}

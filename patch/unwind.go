@@ -75,7 +75,7 @@ func (l *layout) unwind() error {
 	} else if copied != nil {
 		hdr, err = copied.header(p.file, l.align(4), moved.Entries, extra)
 	} else {
-		hdr, err = ehframe.MergeHeader(p.file, l.align(4), append(extra, moved.Entries...))
+		hdr, err = ehframe.MergeHeader(p.file, l.align(4), slices.Concat(extra, moved.Entries, p.unlisted()))
 	}
 	if err != nil {
 		return err
@@ -91,6 +91,22 @@ func (l *layout) unwind() error {
 		l.sections = append(l.sections, debugFrame(l.ownDebugFrame(debug)))
 	}
 	return nil
+}
+
+// unlisted are the entries of an image that has no search table, if the runtime is to walk stacks by one.
+func (p *Plan) unlisted() []ehframe.Entry {
+	if !p.Options.walks() || p.file.ProgIndex(elf.PT_GNU_EH_FRAME) >= 0 {
+		return nil
+	}
+	table, err := ehframe.Read(p.file)
+	if err != nil {
+		return nil
+	}
+	all := make([]ehframe.Entry, 0, table.Len())
+	for d := range table.All() {
+		all = append(all, ehframe.Entry{PC: d.PC, FDE: d.Addr})
+	}
+	return all
 }
 
 // addRows adds the rows of pieces that bring them. Added pieces in a row that have the same rows share an entry.
@@ -149,12 +165,13 @@ func (p *Plan) registers() bool {
 type ruled struct {
 	at    uint64          // address of it, or of its copy
 	stays []ehframe.Entry // entries that are still where they were
+	entry []ehframe.Entry // that of the entry point, if it alone does
 }
 
 // header is the search table, with the entries that have been copied and others.
 func (r *ruled) header(f *elfio.File, at uint64, copied, others []ehframe.Entry) ([]byte, error) {
 	if len(r.stays) == 0 {
-		return ehframe.NewHeader(f, at, r.at, copied, others)
+		return ehframe.NewHeader(f, at, r.at, copied, append(others, r.entry...))
 	}
 	return ehframe.NewHeader(f, at, r.at, r.stays, append(others, copied...))
 }
@@ -247,12 +264,17 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 	out := &ruled{at: at}
 	registered := l.p.registers()
 	if registered {
-		// Not the entry point's FDE, which comes before the part that is registered.
+		// Not the entry point's FDE, which comes before the part that is registered, and stays as it is.
 		fdes = func(yield func(*ehframe.FDE) bool) {
 			for d := range table.All() {
-				if l.p.OrigEntry-d.PC >= d.Size && !yield(d) {
+				if !l.isEntry(d) && !yield(d) {
 					return
 				}
+			}
+		}
+		for d := range table.All() {
+			if l.isEntry(d) {
+				out.entry = append(out.entry, ehframe.Entry{PC: d.PC, FDE: d.Addr})
 			}
 		}
 	} else if l.p.Options.Running {
@@ -294,6 +316,9 @@ func (l *layout) copiedFrames(t *ehframe.Table, v *ehframe.Variants, err *error)
 		}
 	}
 }
+
+// isEntry reports whether an entry is that of the image's entry point.
+func (l *layout) isEntry(d *ehframe.FDE) bool { return l.p.OrigEntry-d.PC < d.Size }
 
 // readers are the functions that read their return address. Unwinders do, to begin with their own caller: the rows that
 // they have for it must agree with what they have read. That is a thunk's address if a traced function has jumped to them,

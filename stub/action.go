@@ -34,7 +34,7 @@ const (
 	ActArgs       ActionKind = format.ActArgs       // arguments are captured
 	ActResult     ActionKind = format.ActResult     // the result is captured
 	ActIf         ActionKind = format.ActIf         // a call is recorded only if an argument is as wanted
-	ActStack      ActionKind = format.ActStack      // the stack is walked by unwind tables; x86-64 only
+	ActStack      ActionKind = format.ActStack      // the stack is walked by unwind tables
 )
 
 // Timed reports whether the value says, in ns, that the action is done at the ends of calls that took longer; 0: at their
@@ -61,9 +61,6 @@ func (k ActionKind) Records(value uint64) bool {
 	}
 	return k.late(value)
 }
-
-// Walks reports whether the runtime has to walk stacks, which it can on x86-64.
-func (k ActionKind) Walks() bool { return k == ActStack }
 
 // AtExit reports whether functions with such actions need the exit routine fentry_act_exit.
 func (k ActionKind) AtExit(value uint64) bool { return k == ActResult || k.late(value) }

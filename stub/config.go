@@ -44,10 +44,10 @@ type Config struct {
 	Depth     uint32 // deeper calls are not recorded; 0: no limit
 	Policy    uint32 // what to do if there is no room for events: trace.Policy
 	Threshold uint64 // ns; shorter calls are not recorded, 0: all are
-	// Stacks is a bitmap, by number, of the system calls at which the stack is walked; x86-64 only. Each has to come to the
+	// Stacks is a bitmap, by number, of the system calls at which the stack is walked. Each has to come to the
 	// slow path, see [SyscallsSlow].
 	Stacks [format.ConfigNStacks]byte
-	// Every has the stack walked whenever a thread has run for so many ns; x86-64 only, the tracer function_graph with a clock.
+	// Every has the stack walked whenever a thread has run for so many ns, the tracer function_graph with a clock.
 	Every   uint64
 	Session string // path of a recorder's pool or trace file, up to 511 bytes
 	Dir     string // trace directory to create, up to 511 bytes; "": fentry.data

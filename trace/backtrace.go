@@ -320,11 +320,25 @@ func (t *Trace) framesOf(m *MappedFile) *names.Frames {
 		n.files = map[[2]string]*names.Frames{}
 	}
 	var f *names.Frames
-	if m.BuildID != "" && strings.HasPrefix(m.Path, "/") {
-		f, _ = names.FindFrames(names.Image{BuildID: m.BuildID, Paths: []string{m.Path}})
+	if path := t.pathOf(m); m.BuildID != "" && path != "" {
+		f, _ = names.FindFrames(names.Image{BuildID: m.BuildID, Paths: []string{path}})
 	}
 	n.files[key] = f
 	return f
+}
+
+// pathOf is where the file is that was mapped; "": nobody knows. Of a program that an emulator has run as a copy, the trace
+// has the path by which it was started.
+func (t *Trace) pathOf(m *MappedFile) string {
+	if path.IsAbs(m.Path) {
+		return m.Path
+	}
+	for _, im := range t.Images {
+		if im.Path == m.Path && im.BuildID == m.BuildID && path.IsAbs(im.Exe) {
+			return im.Exe
+		}
+	}
+	return ""
 }
 
 // maxMapped bounds the files that names are read from.

@@ -18,9 +18,9 @@ import (
 // addStack adds --stack and --stack-at.
 func addStack(cmd *cobra.Command, to *[]string, at *string) {
 	cmd.Flags().StringVar(at, "stack-at", "", "record the whole stack at system calls: `WHICH` as for --syscalls, which it "+
-		"implies for them (x86-64)")
+		"implies for them")
 	cmd.Flags().StringArrayVar(to, "stack", nil, "record the whole stack at calls of functions that match `PAT`, through "+
-		"functions that are not traced (repeatable; x86-64)")
+		"functions that are not traced (repeatable)")
 }
 
 // addStacks adds what --stack asks for to the actions of functions.

@@ -186,7 +186,7 @@ static int act(struct control *c, u64 slot, struct function f, struct callregs *
 	for (u32 i = 0; i < n; i++) {
 		words += a[i].words;
 		if (WALKS && a[i].kind == ACT_STACK && due(d, a + i))
-			stack = take_backtrace(c, slot, call_return(r, slot), call_frame(r));
+			stack = slot ? take_backtrace(c, slot, call_return(r, slot), call_frame(r)) : take_site_backtrace(c, at_site(r));
 	}
 	room(c, words + stack);
 	if (fentry_config.mode == MODE_FUNCTION)

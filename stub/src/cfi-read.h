@@ -197,12 +197,26 @@ static struct bytes expression(struct bytes *b)
 	return e;
 }
 
-/* in_memory is the rule of an expression for where a register is: compilers have one for what the frame pointer itself
-   points to. */
-static u32 in_memory(struct bytes e)
+/* in_memory is the place by an expression for where a register is: compilers have one for what the frame pointer itself
+   points to, and tracing those that begin with the address that is looked at (arch/arm64, unwind.go). */
+static struct place in_memory(struct bytes e)
 {
-	enum { BREG_FP = 0x70 + DWARF_FP };
-	return e.end - e.p == 2 && e.p[0] == BREG_FP && e.p[1] == 0 ? INDIRECT : OTHER;
+	enum { BREG_FP = 0x70 + DWARF_FP, DUP = 0x12, CONSTU = 0x10, PLUS_UCONST = 0x23, MINUS = 0x1c, DEREF = 0x06 };
+	if (e.end - e.p == 2 && e.p[0] == BREG_FP && e.p[1] == 0)
+		return other(INDIRECT);
+	u32 dup = (u32)fixed(&e, 1), op = (u32)fixed(&e, 1);
+	i64 n = (i64)uleb(&e);
+	if (dup != DUP || (op != PLUS_UCONST && (op != CONSTU || fixed(&e, 1) != MINUS)) || fixed(&e, 1) != DUP || fixed(&e, 1) != DEREF)
+		return other(OTHER);
+	return saved(op == CONSTU ? -n : n);
+}
+
+/* as_value is the place by an expression for what a register is: tracing has one for a return address that is in its
+   register. */
+static struct place as_value(struct bytes e)
+{
+	enum { BREG_RET = 0x70 + DWARF_RET, DUP = 0x12 };
+	return other(DWARF_RET < 32 && e.end - e.p > 3 && e.p[0] == BREG_RET && e.p[1] == 0 && e.p[2] == DUP ? SAME : OTHER);
 }
 
 /* run executes call frame instructions (DWARF 4, 6.4.2; DWARF for the Arm 64-bit
@@ -292,11 +306,11 @@ static int run(struct bytes b, const struct cie *c, u64 at, u64 pc, struct row *
 			break;
 		case 0x10: /* expression */
 			reg = uleb(&b);
-			set(r, reg, other(in_memory(expression(&b))));
+			set(r, reg, in_memory(expression(&b)));
 			break;
 		case 0x16: /* val_expression */
-			set(r, uleb(&b), other(OTHER));
-			expression(&b);
+			reg = uleb(&b);
+			set(r, reg, as_value(expression(&b)));
 			break;
 		case 0x14: /* val_offset */
 			set(r, uleb(&b), other(OTHER));

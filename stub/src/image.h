@@ -21,7 +21,7 @@ struct words {
 	u32 depth, id_base;
 	int (*enter)(u64 slot, u32 id, struct image *m, u64 ret, u64 fp);
 	u64 (*exit)(u64 slot, u32 id, struct image *m);
-	struct control *(*record)(void);
+	struct control *(*record)(u32 id, struct image *m, u64 fp);
 	void (*syscall)(struct sysregs *r, int exit);
 	struct reserved (*settle)(u64 seen, u64 n);
 	u64 word; /* filled in by the image itself */

@@ -121,8 +121,9 @@ hidden u64 fentry_slow_exit(u64 slot, u32 id, struct image *m)
 }
 
 /* fentry_slow_record makes room for events, or tells of a new high half of the
-   counter. It returns the thread's block, 0 when its events cannot be recorded. */
-hidden struct control *fentry_slow_record(void)
+   counter. It returns the thread's block, 0 when its events cannot be recorded. On arm64 it is told which event
+   that is, an image's function id, with FT_ID_EXIT at the end of a call, and the program's frame pointer. */
+hidden struct control *fentry_slow_record(u32 id, struct image *m, u64 fp)
 {
 	struct control *ahead = AHEAD ? quick_block() : 0;
 	if (ahead && go_ahead(ahead))
@@ -130,7 +131,7 @@ hidden struct control *fentry_slow_record(void)
 	struct sigset old = block();
 	struct control *c = traced_thread();
 	if (WALKS && !CALLBACKS && c && c->pace)
-		take_sample(c, program_fp(__builtin_frame_address(0)));
+		take_sample(c, program_fp(__builtin_frame_address(0), fp), id, m);
 	if (c)
 		room(c, 2);
 	unblock(old);

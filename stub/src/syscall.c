@@ -288,7 +288,7 @@ static void begins(struct control *c, const struct sysregs *r, u64 sp, u64 t)
 	follow_names(c);
 	u64 delay = 0;
 	int timer = WALKS && c->pace && sample_due(c, &delay);
-	u32 stack = WALKS && (is_asked(nr) || timer) ? take_syscall_backtrace(c, syscall_place(r), sp, syscall_fp(r)) : 0;
+	u32 stack = WALKS && (is_asked(nr) || timer) ? take_syscall_backtrace(c, r, sp) : 0;
 	u64 *w = begin_syscall(c, t, 0, 7, captures(c, 0, t, p, 0, a, 0) + stack);
 	if (w) {
 		w[0] = nr;

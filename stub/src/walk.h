@@ -1,14 +1,9 @@
 /* Walking a stack by unwind tables. */
 #ifndef FENTRY_WALK_H
 #define FENTRY_WALK_H
+#include "caller.h"
 #include "control.h"
 #include "image.h"
-
-/* A frame's registers. */
-struct registers {
-	u64 pc, sp, fp;
-	int exact; /* pc is not a return address: a signal has interrupted the frame */
-};
 
 /* A program or library in memory, as the dynamic loader has put it there. */
 struct loaded {
@@ -24,7 +19,6 @@ struct loaded {
 struct ranges { struct { u64 lo, hi; } range[4]; u32 next; };
 
 hidden u32 walk(struct ranges *known, struct registers r, u64 *pcs, u32 most, u32 *end);
-hidden int read_own(void *to, u64 at, u64 n);
 hidden const struct loaded *loaded_at(u64 pc, u32 *index);
 
 /* Bit of an address that is the id of a function whose first instructions have been moved to where the frame is. */

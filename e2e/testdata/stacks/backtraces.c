@@ -14,8 +14,8 @@ static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
 
 __attribute__((noinline)) int leaf(int x)
 {
-	void *pcs[600];
-	int n = backtrace(pcs, 600);
+	void *pcs[1200];
+	int n = backtrace(pcs, 1200);
 	pthread_mutex_lock(&one);
 	printf("bt");
 	for (int i = 1; i < n; i++)

@@ -19,7 +19,7 @@ import (
 )
 
 // A book has what is known of processes and threads, and their samples as chunks of a trace. A stack is a number, as in
-// chunks that a program writes (stub/src/amd64/backtrace.c): frames that the chunk has already are not said again.
+// chunks that a program writes (stub/src/backtrace.c): frames that the chunk has already are not said again.
 //
 // A thread's samples are a task of their own, beside the one that the runtime in the program makes.
 type book struct {

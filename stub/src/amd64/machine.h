@@ -149,6 +149,7 @@ enum {
 	SHARED_SLOTS = 0,  /* two live frames can have one slot: frame.c */
 	SETTLES = 1,       /* without a clock, slots are reserved by an addition: settle.c */
 	AHEAD = 3,         /* chunks that a thread without a clock takes beforehand: ahead.c */
+	SLOT_BELOW = 8,    /* from a call's slot to its CFA */
 	WALKS = 1,         /* stacks are walked by unwind tables: walk.c */
 	DWARF_FP = 6, DWARF_SP = 7, DWARF_RET = 16, /* x86-64 psABI, figure 3.36 */
 	FOLLOWS = 1,       /* programs that this one executes can be traced: follow.c */
@@ -157,7 +158,7 @@ enum {
 
 /* program_fp is the program's frame pointer in a function, with this frame, that a fast path has called: what SLOW in macros.h
    has saved at 8(%rbp). */
-static inline u64 program_fp(void *frame) { return (*(u64 **)frame)[1]; }
+static inline u64 program_fp(void *frame, u64 fp) { return (void)fp, (*(u64 **)frame)[1]; }
 
 /* Registers at a system call, as syscall.S has saved them: the program's stack pointer is behind
    the red zone that follows. ax is the number, or the result. */

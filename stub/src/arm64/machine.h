@@ -78,7 +78,7 @@ struct sysregs { u64 fp, back, scratch[2], x4[14], x0[4], flags, pad, x16, x30; 
 
 static inline u64 syscall_number(const struct sysregs *r) { return r->x4[4]; }
 static inline u64 syscall_result(const struct sysregs *r) { return r->x0[0]; }
-static inline u64 program_fp(void *frame) { return (void)frame, 0; }
+static inline u64 program_fp(void *frame, u64 fp) { return (void)frame, fp; }
 static inline u64 syscall_fp(const struct sysregs *r) { return r->fp; }
 static inline u64 syscall_place(const struct sysregs *r) { return r->back; } /* where it goes on */
 static inline u64 syscall_sp(const struct sysregs *r) { return (u64)(r + 1); }
@@ -201,7 +201,8 @@ enum {
 	SHARED_SLOTS = 1, /* two live frames can have one slot: frame.c */
 	SETTLES = 0,
 	AHEAD = 0,
-	WALKS = 0,
+	SLOT_BELOW = 16,
+	WALKS = 1,
 	DWARF_FP = 29, DWARF_SP = 31, DWARF_RET = 30, /* DWARF for the Arm 64-bit Architecture, 4.1 */
 	FOLLOWS = 0, /* programs that this one executes are left alone */
 	CHANGES = 0, /* how calls are recorded stays as it is */

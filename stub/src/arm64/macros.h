@@ -452,15 +452,23 @@
 	LEAVE_ENTER \where
 	.endm
 
+	/* What fentry_slow_record is told: x0 to x2. */
+	.macro CALL_RECORD
+	mov	w0, w17
+	LOAD	x1, fentry_self
+	ldr	x2, [x29]
+	CALL_HOME fentry_home_record
+	.endm
+
 	/* Make room for events, then go to again; leave when that cannot be. */
 	.macro SLOW_RECORD where, again
 	.ifc \where, fp
 	SLOW 48
-	CALL_HOME fentry_home_record
+	CALL_RECORD
 	ENDSLOW 48
 	.else
 	SLOW 32
-	CALL_HOME fentry_home_record
+	CALL_RECORD
 	ENDSLOW 32
 	.endif
 	add	x1, x0, #8
@@ -486,7 +494,7 @@
 	   that the block is its parent's (thread.c), and its own has no frames. */
 	.macro SLOW_RECORD_EXIT again
 	SLOW 17
-	CALL_HOME fentry_home_record
+	CALL_RECORD
 	ENDSLOW 17
 	add	x16, x0, #8
 	cbnz	x0, \again

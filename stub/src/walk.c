@@ -34,13 +34,6 @@ enum { MOST_LOADED = 1000, PT_LOAD_ = 1, PT_NOTE_ = 4, PT_GNU_EH_FRAME_ = 0x6474
 static struct loaded *loaded;
 static u32 nloaded, loading;
 
-/* read_own reads memory that may not be there any more. */
-hidden int read_own(void *to, u64 at, u64 n)
-{
-	u64 local[2] = { (u64)to, n }, from[2] = { at, n };
-	return !check_filter() && sys(SYS_process_vm_readv, getpid(), local, 1, from, 1, 0) == (i64)n;
-}
-
 struct program_header { u32 type, flags; u64 offset, vaddr, paddr, filesz, memsz, align; };
 
 /* find_id finds the build-id among notes. */
@@ -189,79 +182,28 @@ static int find_entry(u64 pc, struct fde *f)
 
 /* ---- rows ---- */
 
-/* What a row comes to. */
-enum { FROM_SP = 1, FROM_FP, BEHIND_SP, BEHIND_FP, STUB, SIGNAL, ENDS };
-
-/* at: of the frame pointer, from the CFA. behind: BEHIND_SP, BEHIND_FP: the CFA, from what is at offset. moved: of the function
-   whose moved instructions these are. */
-struct rule { u8 kind, fp, end, nowhere; short at; unsigned short behind; i32 offset; u32 moved; };
-
 static struct rule ending(u32 end) { return (struct rule){ .kind = ENDS, .end = (u8)end }; }
-
-/* memory_rule knows the expressions for a CFA that has been saved: *(fp + n) of functions that align their stack, and
-   *(sp + n) + k of those in assembly. */
-static int memory_rule(struct bytes e, struct rule *out)
-{
-	enum { DEREF = 0x06, PLUS_UCONST = 0x23, BREG = 0x70, MORE_BYTES = 0x80, SIGN = 0x40 };
-	const u8 *p = e.p;
-	if (p == e.end || (*p != BREG + DWARF_FP && *p != BREG + DWARF_SP))
-		return 0;
-	*out = (struct rule){ .kind = *p++ == BREG + DWARF_FP ? BEHIND_FP : BEHIND_SP };
-	u32 shift = 0;
-	for (u8 b = MORE_BYTES; b & MORE_BYTES; p++, shift += 7) {
-		if (p == e.end || shift > 14)
-			return 0;
-		b = *p;
-		out->offset |= (i32)(b & 0x7f) << shift;
-		if (!(b & MORE_BYTES) && b & SIGN)
-			out->offset -= 1 << (shift + 7);
-	}
-	if (p == e.end || *p++ != DEREF)
-		return 0;
-	if (p == e.end)
-		return 1;
-	out->behind = e.end - p == 2 ? p[1] : 0;
-	return e.end - p == 2 && p[0] == PLUS_UCONST && !(p[1] & MORE_BYTES);
-}
-
-/* by_expression knows the expressions for the CFA that are common: that of linkers' stubs, and those of memory_rule. */
-static struct rule by_expression(struct bytes e)
-{
-	static const u8 stub[] = { 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0, 0x2a, 0x33, 0x24, 0x22 };
-	enum { LIT0 = 0x30, FROM = 6 };
-	u64 n = (u64)(e.end - e.p);
-	struct rule saved;
-	if (memory_rule(e, &saved))
-		return saved;
-	if (n == sizeof stub && memcmp(e.p, stub, FROM) == 0 && memcmp(e.p + FROM + 1, stub + FROM + 1, n - FROM - 1) == 0)
-		return (struct rule){ .kind = STUB, .offset = e.p[FROM] - LIT0 };
-	return ending(FT_END_NO_TABLE);
-}
 
 /* rule_of makes a rule of a row. */
 static struct rule rule_of(const struct fde *f, const struct row *r)
 {
+	enum { MOST_NAMED = 15 };
 	struct rule out;
 	if (f->cie.signal)
 		return (struct rule){ .kind = SIGNAL };
 	if (r->ret.rule == UNDEFINED)
 		return ending(FT_END_OUTERMOST);
-	/* An expression of the CIE is the one that tracing adds: it looks whether the return address is a thunk's. */
-	if (f->cie.column != DWARF_RET || !(r->ret.rule == OTHER ? !r->ret_set : r->ret.rule == SAVED && r->ret.at == -8))
-		return ending(FT_END_NO_TABLE);
-	if (r->offset != (i32)r->offset || r->fp.at != (short)r->fp.at)
+	if (!has_return(f, r) || r->offset != (i32)r->offset)
 		return ending(FT_END_NO_TABLE);
 	if (r->reg == DWARF_SP)
 		out = (struct rule){ .kind = FROM_SP, .offset = (i32)r->offset };
 	else if (r->reg == DWARF_FP)
 		out = (struct rule){ .kind = FROM_FP, .offset = (i32)r->offset };
-	else if (r->reg == ~0U)
-		out = by_expression(r->expression);
-	else
+	else if (r->reg == ~0U ? !by_expression(r->expression, &out) : r->reg > MOST_NAMED)
+		return ending(FT_END_NO_TABLE);
+	else if (r->reg != ~0U)
 		return ending(FT_END_UNDEFINED | r->reg << 4);
-	out.fp = (u8)r->fp.rule;
-	out.at = (short)r->fp.at;
-	return out;
+	return set_places(&out, r) ? out : ending(FT_END_NO_TABLE);
 }
 
 enum { SLOTS = 4096 };
@@ -281,16 +223,13 @@ static u64 code_before(u64 pc)
    there, and no other function's is nearer. 0: pc is not there. */
 static u32 moved_code(u64 pc)
 {
-	enum { JUMP = 0x840f, LONGEST = 256 }; /* je */
+	enum { LONGEST = 256 };
 	u64 best = LONGEST;
 	u32 id = 0;
 	for (struct image *m = images_first(); m; m = m->next) {
 		for (u32 i = 0; m->thunks && load(&m->stage) == IMAGE_HERE && i < m->sites; i++) {
-			const u8 *t = (const u8 *)m->thunks + (u64)i * m->thunk_size + THUNK_BYPASS;
-			if (*(const u16 *)t != JUMP)
-				continue;
-			u64 body = (u64)t + 6 + (u64)(i64)*(const i32 *)(t + 2);
-			if (pc > body && pc - body < best) {
+			u64 body = body_of((const u8 *)m->thunks + (u64)i * m->thunk_size);
+			if (body && pc > body && pc - body < best) {
 				best = pc - body;
 				id = m->base + i + 1;
 			}
@@ -308,8 +247,8 @@ static int is_thunk(u64 pc)
 	return 0;
 }
 
-/* look_for_rule looks at the tables of images. */
-static struct rule look_for_rule(u64 at)
+/* look_for_rule looks at the tables of images, for a frame at pc: at is in its instruction. */
+static struct rule look_for_rule(u64 pc, u64 at)
 {
 	struct fde f;
 	struct row r;
@@ -317,6 +256,8 @@ static struct rule look_for_rule(u64 at)
 	u32 i;
 	if (!load(&nloaded))
 		refresh();
+	if (is_signal_return(pc))
+		return (struct rule){ .kind = SIGNAL };
 	if (!find_entry(at, &f)) {
 		rule = ending(check_filter() ? FT_END_FILTERED : FT_END_NO_TABLE);
 		rule.nowhere = 1;
@@ -329,10 +270,10 @@ static struct rule look_for_rule(u64 at)
 }
 
 /* find_rule finds the rule for an address by its entry. */
-static struct rule find_rule(u64 at)
+static struct rule find_rule(u64 pc, u64 at)
 {
 	images_use();
-	struct rule rule = look_for_rule(at);
+	struct rule rule = look_for_rule(pc, at);
 	images_used();
 	return rule;
 }
@@ -343,7 +284,7 @@ static __attribute__((noinline)) void keep_rule(struct slot *kept, u64 pc, u64 a
 {
 	struct slot s;
 	memset(&s, 0, sizeof s);
-	*out = s.u.rule = find_rule(at);
+	*out = s.u.rule = find_rule(pc, at);
 	s.code = s.u.rule.nowhere ? load(&nloaded) : code_before(pc);
 	s.key = at ^ mixed(&s);
 	*kept = s;
@@ -400,23 +341,11 @@ static u64 range_end(struct ranges *known, u64 sp)
 	return hi;
 }
 
-/* interrupted takes the registers that a signal has interrupted: the kernel's frame is at the stack pointer
-   (struct ucontext). */
-static int interrupted(struct registers *r, u64 hi)
-{
-	enum { UC_RBP = 120, UC_RSP = 160, UC_RIP = 168 };
-	if (r->sp % 8 || hi - r->sp < UC_RIP + 8)
-		return 0;
-	u64 sp = r->sp;
-	*r = (struct registers){ *(u64 *)(sp + UC_RIP), *(u64 *)(sp + UC_RSP), *(u64 *)(sp + UC_RBP), 1 };
-	return 1;
-}
-
 /* up goes on to the caller's frame, by a rule. It returns why it cannot, MORE if it has. */
 static inline u32 up(struct ranges *known, struct registers *r, struct rule rule)
 {
 	struct function f;
-	u64 cfa, hi;
+	u64 cfa, hi, pc;
 	if (rule.kind == ENDS)
 		return rule.end;
 	hi = range_end(known, r->sp);
@@ -431,30 +360,22 @@ static inline u32 up(struct ranges *known, struct registers *r, struct rule rule
 	case FROM_FP:
 		cfa = r->fp + (u64)(i64)rule.offset;
 		break;
-	case STUB:
-		cfa = r->sp + 8 + ((r->pc & 15) >= (u64)rule.offset ? 8 : 0);
-		break;
-	default: { /* BEHIND_SP, BEHIND_FP */
-		u64 at = (rule.kind == BEHIND_SP ? r->sp : r->fp) + (u64)(i64)rule.offset;
-		if (at < r->sp || at % 8 || at + 8 > hi)
-			return FT_END_BAD_CFA;
-		cfa = *(u64 *)at + rule.behind;
+	default:
+		cfa = other_cfa(r, rule, hi);
 	}
-	}
-	if (cfa <= r->sp || cfa > hi || cfa % 8)
+	if (!can_be_cfa(r, cfa) || cfa > hi)
 		return FT_END_BAD_CFA;
-	r->pc = *(u64 *)(cfa - 8);
-	if (image_returns_to(r->pc, &f))
-		r->pc = *shadow_ret(cfa - 8);
-	u64 at = rule.fp == SAVED ? cfa + (u64)(i64)rule.at : r->fp;
+	if (!return_address(r, rule, cfa, hi, &pc))
+		return FT_END_NO_TABLE;
+	if (image_returns_to(pc, &f))
+		pc = without_signature(*shadow_ret(cfa - SLOT_BELOW));
+	u64 at = rule.fp == SAVED ? cfa + (u64)frame_pointer_at(rule) : r->fp;
 	if (rule.fp == SAVED || rule.fp == INDIRECT) {
-		/* Where a function is about to return, its tables do not say that it has popped the frame pointer: what was there is
-		   still below the stack pointer, where no signal writes. */
-		u64 low = r->exact ? r->sp - RED_ZONE : r->sp;
-		if (at < low || at % 8 || at + 8 > hi)
+		if (at < lowest(r) || at % 8 || at + 8 > hi)
 			return FT_END_BAD_CFA;
 		r->fp = *(u64 *)at;
 	}
+	r->pc = pc;
 	r->sp = cfa;
 	r->exact = 0;
 	return r->pc ? MORE : FT_END_OUTERMOST;
@@ -467,8 +388,9 @@ hidden u32 walk(struct ranges *known, struct registers r, u64 *pcs, u32 most, u3
 	u32 n = 0, why = MORE;
 	struct function f;
 	struct slot *all = all_slots();
+	r.pc = without_signature(r.pc);
 	if (image_returns_to(r.pc, &f))
-		r.pc = *shadow_ret(r.sp - 8);
+		r.pc = without_signature(*shadow_ret(r.sp - SLOT_BELOW));
 	while (why == MORE && r.pc) {
 		if (n == most) {
 			why = FT_END_DEPTH;

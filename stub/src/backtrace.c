@@ -9,6 +9,7 @@
 #include "backtrace.h"
 #include "chunk.h"
 #include "configuration.h"
+#include "copies.h"
 #include "life.h"
 #include "machine.h"
 #include "memory.h"
@@ -47,19 +48,40 @@ static void forget(struct backtraces *b)
 /* The file whose code an image is. */
 struct file { const char *path; const u8 *id; u32 idlen; };
 
-/* file_of: a traced library can be a patched copy that is in memory only. Then it is the file that it is a copy of. A name
-   that begins like that of such memory is no path. */
+/* is_nowhere says whether a mapping's path is none: it begins like that of memory, or ends like that of a file that has no
+   name any more. */
+static int is_nowhere(const char *path)
+{
+	static const char memory[] = "/memfd:", deleted[] = " (deleted)";
+	u64 n = length(path);
+	return memcmp(path, memory, sizeof memory - 1) == 0 ||
+	       (n >= sizeof deleted && memcmp(path + n - (sizeof deleted - 1), deleted, sizeof deleted) == 0);
+}
+
+/* info_within is what is known of a traced image that lies in a mapped one; 0: there is none. */
+static const struct image_info *info_within(const struct loaded *l)
+{
+	for (struct image *m = images_first(); m; m = m->next) {
+		const struct image_info *info = (const struct image_info *)m->at;
+		if (m->at - l->lo < l->hi - l->lo && image_there(m) && info->idlen <= MOST_ID)
+			return info;
+	}
+	return 0;
+}
+
+/* file_of: a traced image can be a patched copy that is in memory only. Then it is the file that it is a copy of. Of one
+   whose notes had to make room, the build-id is known. */
 static struct file file_of(const struct loaded *l)
 {
-	static const char memory[] = "/memfd:";
-	for (struct image *m = images_first(); m && memcmp(l->path, memory, sizeof memory - 1) == 0; m = m->next) {
-		const struct image_info *info = (const struct image_info *)m->at;
-		if (!image_there(m))
-			continue;
-		if (m->at - l->lo < l->hi - l->lo && info->idlen <= MOST_ID)
-			return (struct file){ info->path, info->build_id, info->idlen };
+	struct file f = { l->path, l->id, l->idlen };
+	const struct image_info *info = l->idlen && !is_nowhere(l->path) ? 0 : info_within(l);
+	if (info && is_nowhere(l->path))
+		f.path = info->path;
+	if (info) {
+		f.id = info->build_id;
+		f.idlen = info->idlen;
 	}
-	return (struct file){ l->path, l->id, l->idlen };
+	return f;
 }
 
 /* map_words is how long the payload of a record about a file is. A library that registers at this moment changes what it
@@ -99,51 +121,45 @@ hidden u32 take_backtrace(struct control *c, u64 slot, u64 ret, u64 fp)
 	struct backtraces *b = backtraces_of(c);
 	if (!b)
 		return 0;
-	/* Behind a prologue the caller's frame pointer is below the return address. */
-	struct registers r = { ret, slot + 8, fp + 8 == slot ? *(u64 *)fp : fp, 0 };
+	struct registers r = { .pc = ret, .sp = slot + SLOT_BELOW, .fp = caller_fp(slot, fp) };
 	b->n = walk(&b->ranges, r, b->pcs, MOST_FRAMES, &b->end);
 	return words_needed(b);
 }
 
-/* original_place is where a copied system call goes on, behind the original one: pc is where it goes on to, in the copy.
-   Its last instruction is a jump, to behind a window that begins with a jump to the copy, which no other bytes
-   lead to. 0: it is not found, because the function returns in the copy. */
-static u64 original_place(u64 pc)
+/* drop_first leaves out the innermost frame. */
+static void drop_first(struct backtraces *b)
 {
-	enum { LONGEST = 96, JUMP = 0xe9, JUMP_LEN = 5 };
-	u8 copy[LONGEST + JUMP_LEN], code[LONGEST];
-	u32 i;
-	if (check_filter())
-		return 0;
-	u64 have = read_program(getpid(), copy, pc, sizeof copy);
-	for (u64 n = 0; n + JUMP_LEN <= have; n++) {
-		u64 to = pc + n + JUMP_LEN + (u64)(i64)*(const i32 *)(copy + n + 1);
-		/* Any byte may look like a jump, and lead to where nothing is. */
-		if (copy[n] != JUMP || !loaded_at(to - LONGEST, &i) || !read_own(code, to - LONGEST, LONGEST))
-			continue;
-		for (u32 k = LONGEST - JUMP_LEN; k > 0; k--)
-			if (code[k] == JUMP && pc - (to - LONGEST + k + JUMP_LEN + (u64)(i64)*(const i32 *)(code + k + 1)) < LONGEST)
-				return to;
-	}
-	return 0;
+	b->n -= b->n > 0;
+	for (u32 k = 0; k < b->n; k++)
+		b->pcs[k] = b->pcs[k + 1];
 }
 
-/* take_syscall_backtrace is take_backtrace at a system call, which goes on to pc in its copy: from the function that makes
-   it, if the copy says which that is, or else from that one's caller. */
-hidden u32 take_syscall_backtrace(struct control *c, u64 pc, u64 sp, u64 fp)
+/* take_site_backtrace is take_backtrace of a call that has been told of from inside, with registers r, where nobody knows
+   the slot. */
+hidden u32 take_site_backtrace(struct control *c, struct registers r)
 {
 	struct backtraces *b = backtraces_of(c);
 	if (!b)
 		return 0;
-	b->n = walk(&b->ranges, (struct registers){ pc, sp, fp, 1 }, b->pcs, MOST_FRAMES, &b->end);
-	u64 place = original_place(pc);
+	b->n = walk(&b->ranges, r, b->pcs, MOST_FRAMES, &b->end);
+	drop_first(b);
+	return words_needed(b);
+}
+
+/* take_syscall_backtrace is take_backtrace at a system call, with registers r and the program's stack at sp: from the
+   function that makes it, if the copy says which that is, or else from that one's caller. */
+hidden u32 take_syscall_backtrace(struct control *c, const struct sysregs *r, u64 sp)
+{
+	struct backtraces *b = backtraces_of(c);
+	struct registers at = at_syscall(r, sp);
+	if (!b)
+		return 0;
+	b->n = walk(&b->ranges, at, b->pcs, MOST_FRAMES, &b->end);
+	u64 place = original_place(at.pc);
 	if (b->n && place)
 		b->pcs[0] = place;
-	else if (b->n) {
-		b->n--;
-		for (u32 k = 0; k < b->n; k++)
-			b->pcs[k] = b->pcs[k + 1];
-	}
+	else
+		drop_first(b);
 	return words_needed(b);
 }
 
@@ -193,16 +209,16 @@ hidden int sample_due(struct control *c, u64 *delay)
 }
 
 /* take_sample takes and writes the stack at a call or return that is about to be recorded, if one is due: the thread was in
-   the innermost open call when it begins, or in the one that ends. fp is the program's frame pointer. */
-hidden void take_sample(struct control *c, u64 fp)
+   the innermost open call when it begins, or in the one that ends. fp is the program's frame pointer, id and m are what the
+   fast path says of the event. */
+hidden void take_sample(struct control *c, u64 fp, u32 id, struct image *m)
 {
 	u64 delay, slot = top_slot(c->top);
 	struct function f;
 	if (top_empty(c->top) || !sample_due(c, &delay) || !take_backtrace(c, slot, *shadow_ret(slot), fp))
 		return;
 	struct backtraces *b = c->backtraces;
-	/* At the entry the slot still has the caller's address. */
-	if (image_returns_to(*(u64 *)slot, &f) && b->n < MOST_FRAMES) {
+	if (is_end(slot, id, m, &f) && b->n < MOST_FRAMES) {
 		for (u32 k = b->n++; k > 0; k--)
 			b->pcs[k] = b->pcs[k - 1];
 		b->pcs[0] = MOVED_CODE | trace_id(f);
