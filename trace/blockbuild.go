@@ -223,7 +223,7 @@ func (b *blockBuilder) leave(f *frame, end uint64, how ending) {
 	s := b.part(bf, part)
 	s.end(f, dur, f.flags&frameOuter != 0, how)
 	s.calls++
-	b.noSums = !b.duration(&bf.hist, dur, &b.buckets, 0) || b.noSums
+	b.noSums = !b.duration(&bf.hist, dur, &b.buckets) || b.noSums
 }
 
 // toGist adds a call that has ended to the block's gist.
@@ -238,23 +238,57 @@ func (b *blockBuilder) toGist(f *frame, end uint64) {
 
 // addToPath adds a call to those of its path.
 func (b *blockBuilder) addToPath(path *runPath, bf *builderFunc, f *frame, part uint8, dur uint64, how ending) {
-	if b.paths.light {
-		path.all.end(f, dur, how)
-		s := b.part(bf, part)
-		s.end(f, dur, f.flags&frameOuter != 0, how)
-		s.calls++
-		b.noSums = !b.duration(&bf.hist, dur, &b.buckets, 0) || b.noSums
-		return
-	}
 	if bit := uint64(1) << part; bf.has&bit == 0 {
 		bf.has |= bit
 		b.mostParts++
 	}
-	s := b.paths.part(path, part)
-	s.end(f, dur, true, how)
+	b.noSums = !b.duration(&bf.hist, dur, &b.buckets) || b.noSums
+	p := &b.paths
+	c := notedCall{dur: dur, self: f.self, node: p.newest, part: part, how: how}
+	if len(p.nodes) < manyPaths {
+		b.addCall(path, &c)
+		return
+	}
+	if p.noted = append(p.noted, c); len(p.noted) >= notedCalls {
+		b.addNoted()
+	}
+}
+
+// addCall adds a call to its path.
+func (b *blockBuilder) addCall(path *runPath, c *notedCall) {
+	s := b.paths.part(path, c.part)
+	s.end(&frame{self: c.self}, c.dur, true, c.how)
 	s.calls++
-	b.noSums = !b.duration(&bf.hist, dur, &b.buckets, 0) || b.noSums
-	b.paths.rough = b.paths.rough || !b.duration(&path.hist, dur, &b.paths.buckets, b.sizes.room/4)
+	b.paths.duration(path, bucket(min(c.dur, math.MaxInt64)), 1, b.sizes.room/pathRoom)
+}
+
+// addNoted adds the calls that are noted to their paths, one path after the other.
+func (b *blockBuilder) addNoted() {
+	p := &b.paths
+	if len(p.noted) == 0 {
+		return
+	}
+	p.places = append(p.places[:0], make([]uint32, len(p.nodes)+1)...)
+	for i := range p.noted {
+		p.places[p.noted[i].node+1]++
+	}
+	for i := range p.nodes {
+		p.places[i+1] += p.places[i]
+	}
+	if cap(p.order) < len(p.noted) {
+		p.order = make([]uint32, max(len(p.noted), notedCalls))
+	}
+	p.order = p.order[:len(p.noted)]
+	for i := range p.noted {
+		at := &p.places[p.noted[i].node]
+		p.order[*at] = uint32(i)
+		*at++
+	}
+	for _, i := range p.order {
+		c := &p.noted[i]
+		b.addCall(&p.nodes[c.node], c)
+	}
+	p.noted = p.noted[:0]
 }
 
 func (b *blockBuilder) forget(f *frame) {
@@ -280,13 +314,9 @@ func (b *blockBuilder) any(n int32) *builderFunc {
 func (b *blockBuilder) call(fn FuncID) {
 	bf := b.any(b.number32(fn))
 	var s *sums
-	switch path := b.paths.call(fn); {
-	case path == nil:
+	if path := b.paths.call(fn); path == nil {
 		s = b.part(bf, noPart)
-	case b.paths.light:
-		path.all.calls++
-		s = b.part(bf, noPart)
-	default:
+	} else {
 		s = b.paths.part(path, noPart)
 	}
 	s.calls++
@@ -364,6 +394,7 @@ func (b *blockBuilder) finish() {
 	if len(b.blocks) > 0 {
 		b.close()
 		b.closeRun(true, true)
+		b.closeLong(true)
 	}
 	for _, n := range b.seen { // what ends here was open behind the last block of an index that there was
 		if k := (lateKey{b.now - 1, n}); k.block >= b.base {
@@ -409,8 +440,11 @@ func (b *blockBuilder) step(w *word, d *decoder, fk *forker, f *forks) {
 		b.paths.state = pathsNone
 		blk.flags |= format.BlockLost | format.BlockNotes
 		blk.flags &^= format.BlockPlain
-	case wStack, wCut, wThreadEnd:
+	case wStack, wCut:
 		b.paths.state = pathsNone
+		blk.flags |= format.BlockNotes
+		blk.flags &^= format.BlockPlain
+	case wThreadEnd: // what is open ends
 		blk.flags |= format.BlockNotes
 		blk.flags &^= format.BlockPlain
 	case wUnknown:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/safefile"
@@ -145,7 +146,7 @@ const headWindow = 16 << 10
 
 // readBlocks reads which segments an index has. whole is true if they are of all the trace.
 func (t *Trace) readBlocks(r io.ReaderAt, size int64) (x *blockIndex, whole bool, err error) {
-	x = &blockIndex{r: segmentReader{r, size}, tasks: make([][]segment, len(t.Tasks))}
+	x = &blockIndex{r: segmentReader{r, size}, tasks: make([][]segment, len(t.Tasks)), long: make([][]longSegment, len(t.Tasks))}
 	head := make([]byte, format.IndexHeader)
 	if err := x.r.read(head, 0); err != nil {
 		return nil, false, err
@@ -174,6 +175,8 @@ func (t *Trace) readBlocks(r io.ReaderAt, size int64) (x *blockIndex, whole bool
 		off += s.size()
 		if i, there := tasks[task]; kind == format.SegmentBlocks && there {
 			x.tasks[i] = append(x.tasks[i], s)
+		} else if kind == format.SegmentPaths && there {
+			x.long[i] = append(x.long[i], longSegment{s, len(x.tasks[i])})
 		} else if kind == format.SegmentImages {
 			if ranges, err = x.addImages(t, &s, ranges); err != nil {
 				return nil, false, err
@@ -262,6 +265,7 @@ func (x *blockIndex) fit(t *Trace) (whole bool, err error) {
 			n++
 		}
 		x.tasks[k.Index] = ss[:n:n]
+		x.long[k.Index] = slices.DeleteFunc(x.long[k.Index], func(s longSegment) bool { return s.behind > n })
 		whole = whole && ended
 	}
 	return whole, nil

@@ -201,7 +201,15 @@ func (w *indexWriter) segment(task taskKey, s *newSegment) error {
 	s.lists, s.sums, s.gists = uint32(len(s.listsOf)), uint32(len(s.sumsOf)), uint32(len(s.gistsOf))
 	s.statesCRC, s.functionsCRC = format.CRC(0, s.statesOf), format.CRC(0, s.functionsOf)
 	s.listsCRC, s.sumsCRC, s.gistsCRC = format.CRC(0, s.listsOf), format.CRC(0, s.sumsOf), format.CRC(0, s.gistsOf)
-	return w.write(append([][]byte{s.head(format.SegmentBlocks, task, w.id)}, sections...)...)
+	parts := append([][]byte{s.head(format.SegmentBlocks, task, w.id)}, sections...)
+	for _, b := range s.longOf {
+		if int64(len(b)) > math.MaxUint32 {
+			return errWrite
+		}
+		long := listSegment(b)
+		parts = append(parts, long.head(format.SegmentPaths, task, w.id), b)
+	}
+	return w.write(parts...)
 }
 
 // images appends images, of which those before first are in the file already, and ranges of ids.
@@ -220,7 +228,7 @@ func (w *indexWriter) images(t *Trace, first int, n numbering, ranges idRanges) 
 		b = binary.AppendUvarint(b, uint64(r.last-r.first)+1)
 		b = binary.AppendUvarint(b, uint64(r.image)+uint64(n))
 	}
-	s := segment{states: uint32(len(b)), statesCRC: format.CRC(0, b), functionsCRC: format.CRC(0, nil)}
+	s := listSegment(b)
 	return w.write(s.head(format.SegmentImages, taskKey{}, w.id), b)
 }
 
@@ -336,6 +344,13 @@ func (t *Trace) copyIndex(w *indexWriter) (todo []*Task, done *blockIndex, err e
 			if err := w.copySegment(x, k, &ss[i]); err != nil {
 				return nil, nil, err
 			}
+			for _, s := range x.longOf(k) {
+				if s.behind == i+1 {
+					if err := w.copyLong(x, k, &s.segment); err != nil {
+						return nil, nil, err
+					}
+				}
+			}
 		}
 		if !whole {
 			done.tasks[k.Index] = ss
@@ -348,18 +363,31 @@ func (t *Trace) copyIndex(w *indexWriter) (todo []*Task, done *blockIndex, err e
 func (w *indexWriter) copyImages(x *blockIndex) error {
 	b := append(binary.AppendUvarint(nil, uint64(len(x.images))), x.listed...)
 	b = binary.AppendUvarint(b, 0)
-	s := segment{states: uint32(len(b)), statesCRC: format.CRC(0, b), functionsCRC: format.CRC(0, nil)}
+	s := listSegment(b)
 	return w.write(s.head(format.SegmentImages, taskKey{}, w.id), b)
 }
 
 // copySegment writes a segment that an index has. Its sections are not read again: what is damaged in them is noticed
 // when they are used.
 func (w *indexWriter) copySegment(x *blockIndex, k *Task, s *segment) error {
+	return w.copyAs(format.SegmentBlocks, x, k, s)
+}
+
+func (w *indexWriter) copyLong(x *blockIndex, k *Task, s *segment) error {
+	return w.copyAs(format.SegmentPaths, x, k, s)
+}
+
+func (w *indexWriter) copyAs(kind uint32, x *blockIndex, k *Task, s *segment) error {
 	b := make([]byte, s.sections())
 	if err := x.r.read(b, s.off); err != nil {
 		return errBlocks
 	}
-	return w.write(s.head(format.SegmentBlocks, k.taskKey(), w.id), b)
+	return w.write(s.head(kind, k.taskKey(), w.id), b)
+}
+
+// listSegment returns the header of a segment that has nothing but b.
+func listSegment(b []byte) segment {
+	return segment{states: uint32(len(b)), statesCRC: format.CRC(0, b), functionsCRC: format.CRC(0, nil)}
 }
 
 // A memoryFile is an index in memory.

@@ -177,6 +177,7 @@ type blockIndex struct {
 	images []uint32    // see fields
 	listed []byte      // these images, as they are in the file
 	tasks  [][]segment // by Task.Index
+	long   [][]longSegment
 	close  func() error
 
 	// What was read of tasks, by Task.Index, for who asks often; nil: nothing is kept.

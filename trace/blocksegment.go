@@ -26,6 +26,8 @@ const (
 type newSegment struct {
 	segment
 	statesOf, functionsOf, listsOf, sumsOf, gistsOf []byte
+
+	longOf [][]byte // long runs of which it has the last block
 }
 
 // flush gives the blocks that are whole away; with end, the task has no more.
@@ -49,6 +51,7 @@ func (b *blockBuilder) flush(end bool) {
 	s.chunksCRC, b.crcTo = b.crc, chunkEnd
 	s.statesOf, s.functionsOf = b.states(whole, chunkEnd), b.functions(whole)
 	s.listsOf, s.sumsOf, s.gistsOf = b.lists(whole), slices.Clone(b.runs), gists(whole)
+	s.longOf, b.long.out = b.long.out, nil
 	b.later = true
 	b.written += len(whole)
 	b.blocks = b.blocks[:copy(b.blocks, b.blocks[len(whole):])]

@@ -63,12 +63,13 @@ type runSums struct {
 	runs      []byte // these, as they are in the file
 	written   int    // blocks of the task in segments
 	paths     runPaths
+	long      newLong
 }
 
 // resetRun begins with a task.
 func (b *blockBuilder) resetRun() {
-	b.paths.lightRuns = 0
 	b.newRun()
+	b.long = newLong{to: b.long.to}
 	b.closed, b.runs, b.written = 0, b.runs[:0], 0
 }
 
@@ -77,7 +78,6 @@ func (b *blockBuilder) newRun() {
 		for i := range b.fns {
 			b.fns[i].hist = Histogram{}
 		}
-		b.paths.nodes = nil
 		b.room = b.sizes.room
 	}
 	if math.Abs(b.hz-b.scale.hz) > 1e-7*b.hz {
@@ -89,12 +89,11 @@ func (b *blockBuilder) newRun() {
 	b.paths.reset()
 }
 
-// duration counts a call of so many ticks, and a bucket that was empty. It returns whether there is room for it, with so
-// much left for others.
-func (b *blockBuilder) duration(h *Histogram, ticks uint64, buckets *int, left int) bool {
+// duration counts a call of so many ticks, and a bucket that was empty. It returns whether there is room for it.
+func (b *blockBuilder) duration(h *Histogram, ticks uint64, buckets *int) bool {
 	i := bucket(min(ticks, math.MaxInt64)) - int(h.first)<<histSubBits
 	if uint(i) >= uint(len(h.counts)) {
-		if b.room <= left {
+		if b.room <= 0 {
 			return false
 		}
 		had := len(h.counts)
@@ -111,9 +110,6 @@ func (b *blockBuilder) duration(h *Histogram, ticks uint64, buckets *int, left i
 // fold gives functions what their paths have.
 func (b *blockBuilder) fold() {
 	p := &b.paths
-	if p.light {
-		return // they have theirs
-	}
 	for i := range p.nodes {
 		n := &p.nodes[i]
 		inner := len(n.parts) > 0 && p.inner(int32(i))
@@ -137,11 +133,22 @@ func (b *blockBuilder) closeRun(must, end bool) bool {
 	fits := func(size int) bool {
 		return !b.noSums && (size*worth <= b.runWords || end && size <= endBytes || b.sizes.worth == 0)
 	}
-	size := sumBytes*max(b.parts+min(b.paths.parts, b.mostParts), len(b.inRun)) + bucketBytes*b.buckets
-	whole := !b.paths.rough && fits(size+b.paths.size(true))
-	all := whole || fits(size+b.paths.size(false))
-	if !whole && !(all && b.runWords >= patience) && !must && !b.noSums {
-		return false
+	var size int
+	var whole, all bool
+	for {
+		size = sumBytes*max(b.parts+min(b.paths.parts, b.mostParts), len(b.inRun)) + bucketBytes*b.buckets
+		whole = !b.paths.rough && !b.paths.less && fits(size+b.paths.size(true))
+		if end && b.long.words > 0 && b.paths.size(true)*runWorth > b.runWords {
+			whole = false // the long run has most of these paths already
+		}
+		all = whole || fits(size+b.paths.size(false))
+		if !whole && !(all && b.runWords >= patience) && !must && !b.noSums {
+			return false
+		}
+		if len(b.paths.noted) == 0 {
+			break
+		}
+		b.addNoted() // then it may be too large
 	}
 	var body, paths, waits []byte
 	if fits(size) {
@@ -155,13 +162,13 @@ func (b *blockBuilder) closeRun(must, end bool) bool {
 	b.runs = append(binary.AppendUvarint(b.runs, uint64(len(body))), body...)
 	b.runs = append(binary.AppendUvarint(b.runs, uint64(len(paths))), paths...)
 	if b.waiting.known(&b.paths) && len(body)+len(paths) > 0 {
-		waits = b.appendWaits(whole && !b.paths.rough, nil)
+		waits = b.appendWaits(whole, nil)
 	}
 	b.runs = append(binary.AppendUvarint(b.runs, uint64(len(waits))), waits...)
-	b.closed = len(b.blocks)
-	if !whole && b.paths.state == pathsGood && b.paths.lightRuns == 0 {
-		b.paths.lightRuns = lightRuns + 1
+	if !whole {
+		b.addLong()
 	}
+	b.closed = len(b.blocks)
 	b.newRun()
 	return true
 }
@@ -175,7 +182,7 @@ func (b *blockBuilder) appendSums(out []byte) []byte {
 		f := &b.fns[n]
 		out = b.appendNext(out, f.fn, last, 0, 1)
 		last = f.fn
-		out = appendParts(out, f.parts, &f.hist)
+		out = appendParts(out, f.parts, f.hist.each)
 	}
 	return out
 }
@@ -299,6 +306,7 @@ type sumRun struct {
 	body     []byte // sums for each function; empty: none
 	paths    []byte // for each path
 	waits    []byte // what of these sums the task was off a processor; empty: it is not known
+	less     bool   // paths have no histograms
 }
 
 // parseRuns returns the runs of a segment of n blocks, the first of which is the task's block first.
@@ -309,7 +317,9 @@ func parseRuns(b []byte, first, n int) (runs []sumRun, err error) {
 		if own == 0 || own > uint64(end-first) {
 			return nil, errBlocks
 		}
-		runs = append(runs, sumRun{first, int(own), p.bytes(p.uint()), p.bytes(p.uint()), p.bytes(p.uint())})
+		runs = append(runs, sumRun{
+			first: first, n: int(own), body: p.bytes(p.uint()), paths: p.bytes(p.uint()), waits: p.bytes(p.uint()),
+		})
 		first += int(own)
 	}
 	if p.bad || len(p.b) != 0 {

@@ -33,6 +33,9 @@ type blockSums struct {
 	lists    [][]endedCall
 	runs     []sumRun
 
+	long   []longRun // nil: they were not read
+	inLong []bool    // by block: it is of a long run that was added
+
 	over  int // the block behind those whose runs are decided on
 	added int // the block behind the newest run that was added
 
@@ -121,6 +124,9 @@ func (q *blockSums) take(c openCall) *endedCall {
 // addRun adds the sums of the run that begins with block i, if all of it counts. Otherwise its blocks are decoded.
 func (s *chosenSink) addRun(i, first, last int, wanted []bool) error {
 	q := s.sums
+	if added, err := s.addLong(i, last, wanted); added || err != nil {
+		return err
+	}
 	if i < q.over {
 		return nil
 	}

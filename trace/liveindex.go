@@ -130,6 +130,7 @@ func (m *IndexMaker) Close(ended bool) error {
 		case whole && k.begun && len(k.late) == 0:
 			m.follow(k, true)
 		case k.begun:
+			k.b.closeLong(true)
 			k.b.flush(false)
 		}
 	}
@@ -256,6 +257,7 @@ func (m *IndexMaker) begin(key taskKey, ch *chunkHead) *liveTask {
 			return nil
 		}
 		if !oldest.refused && oldest.begun {
+			oldest.b.closeLong(true)
 			oldest.b.flush(false)
 			m.err = errors.Join(m.err, oldest.b.err)
 		}

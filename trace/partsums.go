@@ -112,17 +112,17 @@ func (p *runPaths) part(n *runPath, of uint8) *sums {
 }
 
 // appendParts appends what is added up of calls.
-func appendParts(out []byte, parts []partSums, hist *Histogram) []byte {
+func appendParts(out []byte, parts []partSums, buckets func(func(bucket int, n uint64))) []byte {
 	slices.SortFunc(parts, func(x, y partSums) int { return cmp.Compare(x.part, y.part) })
 	out = binary.AppendUvarint(out, uint64(len(parts)))
 	for i := range parts {
 		out = parts[i].append(out)
 	}
-	buckets := 0
-	hist.each(func(int, uint64) { buckets++ })
-	out = binary.AppendUvarint(out, uint64(buckets))
+	count := uint64(0)
+	buckets(func(int, uint64) { count++ })
+	out = binary.AppendUvarint(out, count)
 	at := 0
-	hist.each(func(bucket int, n uint64) {
+	buckets(func(bucket int, n uint64) {
 		out = binary.AppendUvarint(out, uint64(bucket-at))
 		out = binary.AppendUvarint(out, n)
 		at = bucket

@@ -23,18 +23,19 @@ import (
 // report of paths. The sums of a function are those of its paths: each call is added up once.
 //
 // Runs are as long as pays for both kinds of sums. A program of very many paths has runs of
-// up to patience events; then paths without parts have to do, for graphs of all calls. With
-// more than maxRunPaths it has none: then a graph decodes. Parts and histograms of thousands of
-// paths are also what takes longest to make, as they do not fit a processor's caches. So where
-// a run had to do without, the next ones are light: they do not try.
+// up to patience events; then paths without parts have to do, for graphs of all calls, and the
+// parts are added up over many runs (longsums.go). With more than maxRunPaths it has none: then
+// a graph decodes. Parts and histograms of thousands of paths do not fit a processor's caches,
+// and to add each call to its path would take longer than all else. So calls are noted, and
+// added up path by path.
 
 const (
 	// A path takes about pathBytes, and with its parts and its histogram as many more as a function's.
 	pathBytes = 14
 	// patience is how many events a run has before it does without the parts of its paths.
 	patience = 4 << 20
-	// lightRuns is how many runs do without from the beginning, once one had to.
-	lightRuns = 15
+	// manyPaths is from how many paths on calls are noted first, and notedCalls how many.
+	manyPaths, notedCalls = 256, 1 << 16
 	// maxRunPaths and maxPathDepth bound what a run can have.
 	maxRunPaths, maxPathDepth = 1 << 16, 1 << 12
 	// minPath is the least size of a path.
@@ -50,10 +51,21 @@ type runPaths struct {
 
 	newest int32 // node of the call that ended last
 
-	parts, buckets int  // of all nodes
+	parts, buckets int  // of all nodes, but for calls that are noted
 	rough          bool // parts and histograms do not say everything
-	light          bool // there are none: functions have theirs
-	lightRuns      int  // how many runs are to be light, with this one
+	less           bool // histograms do not
+
+	noted  []notedCall
+	order  []uint32 // of them, by node
+	places []uint32 // in order, by node
+}
+
+// A notedCall is a call that has not been added to its path.
+type notedCall struct {
+	dur, self uint64
+	node      int32
+	part      uint8
+	how       ending
 }
 
 type pathState uint8
@@ -71,31 +83,13 @@ type runPath struct {
 	lastFn   FuncID // the child last entered
 	lastNode int32
 	parts    []partSums
-	hist     Histogram
-	all      pathTotals // of a light run
-}
-
-// pathTotals are what there is of a path without parts.
-type pathTotals struct{ calls, self, total, unwound, unfinished uint64 }
-
-// end takes a call's end, after so many ticks.
-func (p *pathTotals) end(f *frame, dur uint64, how ending) {
-	p.calls++
-	p.self, p.total = addTicks(p.self, f.self), addTicks(p.total, dur)
-	switch how {
-	case endUnwound:
-		p.unwound++
-	case endUnfinished:
-		p.unfinished++
-	}
+	hist     pathHist
 }
 
 // reset begins with a run.
 func (p *runPaths) reset() {
 	p.state, p.nodes, p.stack, p.edges.n = pathsFresh, p.nodes[:0], p.stack[:0], 0
-	p.lightRuns = max(0, p.lightRuns-1)
-	p.light = p.lightRuns > 0
-	p.parts, p.buckets, p.rough = 0, 0, p.light
+	p.parts, p.buckets, p.rough, p.less, p.noted = 0, 0, false, false, p.noted[:0]
 	clear(p.edges.slots)
 }
 
@@ -152,8 +146,7 @@ func (p *runPaths) node(fn FuncID, parent int32) int32 {
 		p.nodes = append(p.nodes, runPath{})
 	}
 	n := &p.nodes[i]
-	clear(n.hist.counts)
-	*n = runPath{fn: fn, parent: parent, parts: n.parts[:0], hist: n.hist}
+	*n = runPath{fn: fn, parent: parent, parts: n.parts[:0], hist: n.hist[:0]}
 	return int32(i)
 }
 
@@ -218,7 +211,7 @@ func (p *runPaths) append(n numbering, whole bool, out []byte) []byte {
 		return out
 	}
 	kind := uint64(0)
-	if whole = whole && !p.rough; whole {
+	if whole {
 		kind = 1
 	}
 	out = binary.AppendUvarint(out, uint64(len(p.nodes)-1)<<1|kind)
@@ -226,7 +219,7 @@ func (p *runPaths) append(n numbering, whole bool, out []byte) []byte {
 		k := &p.nodes[i]
 		out = n.appendFn(binary.AppendUvarint(out, uint64(i-int(k.parent))), k.fn)
 		if whole {
-			out = appendParts(out, k.parts, &k.hist)
+			out = appendParts(out, k.parts, k.hist.each)
 		} else {
 			out = k.appendTotals(out)
 		}
@@ -236,7 +229,7 @@ func (p *runPaths) append(n numbering, whole bool, out []byte) []byte {
 
 // appendTotals appends what there is of a path without parts.
 func (k *runPath) appendTotals(out []byte) []byte {
-	all := k.all
+	var all sums
 	for i := range k.parts {
 		s := &k.parts[i].sums
 		all.calls, all.self, all.total = all.calls+s.calls, addTicks(all.self, s.self), addTicks(all.total, s.total)
@@ -323,7 +316,7 @@ type pathSink interface {
 // is false if that cannot be told from the run; then nothing is added.
 func (r *sumRun) addPaths(to pathSink, images []uint32, hides hider, least uint64) (ok bool, err error) {
 	p := fields{b: r.paths, images: images}
-	if whole := p.uint()&1 != 0; !whole && (least > 0 || to.needsWhole()) {
+	if whole := p.uint()&1 != 0; !whole && (least > 0 || to.needsWhole()) || r.less && to.needsWhole() {
 		return false, nil
 	}
 	if least > 0 {

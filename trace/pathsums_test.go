@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -15,12 +16,17 @@ import (
 // were off a processor.
 func nestingTrace(t *testing.T, rng *rand.Rand, events int, wild bool) []byte {
 	t.Helper()
+	return nestingCalls(t, rng, events, wild, 3+rng.IntN(40), 1+rng.IntN(8))
+}
+
+// nestingCalls is a trace as nestingTrace, of so many functions whose calls are not deeper than that.
+func nestingCalls(t *testing.T, rng *rand.Rand, events int, wild bool, deepest, fns int) []byte {
+	t.Helper()
 	var b bytes.Buffer
 	w, err := NewWriter(&b, Header{Counter: 1000, CounterHz: 3e9, ChunkSize: minChunkSize})
 	if err != nil {
 		t.Fatal(err)
 	}
-	deepest, fns := 3+rng.IntN(40), 1+rng.IntN(8)
 	for i := range 1 + rng.IntN(3) {
 		k, now := w.Task(TaskID{PID: 1 + i/2, TID: 1 + i, Key: uint64(i), Image: testImage}), uint64(1000)
 		var open []uint32
@@ -86,41 +92,47 @@ func TestPaths(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 23))
 		sizes := blockSizes{2 + rng.IntN(300), rng.IntN(4), 1 + rng.IntN(9), 1 << 20}
 		plain, indexed := withBlocks(t, nestingTrace(t, rng, 3000, seed%2 == 1), sizes)
-		for i, o := range randomWindows(rng, plain, 12) {
-			g := GraphOptions{From: o.From, To: o.To, Tasks: o.Tasks, KeepRecursion: rng.IntN(2) == 0}
-			if i%3 == 0 {
-				g.From, g.To = 0, 0
-			}
-			if rng.IntN(4) == 0 {
-				g.MaxDepth = 1 + rng.IntN(6)
-			}
-			if rng.IntN(6) == 0 {
-				g.MaxNodes = 1 + rng.IntN(60)
-			}
-			if rng.IntN(3) == 0 {
-				g.Calls = Calls{Match: randomCalls(rng).Match}
-			}
-			if rng.IntN(4) == 0 {
-				g.Calls.Threshold = rng.Int64N(1 << rng.IntN(14))
-			}
-			g.Waits = rng.IntN(3) == 0
-			if rng.IntN(3) == 0 {
-				c := randomCalls(rng)
-				g.Calls.Roots, g.Calls.Without = c.Roots, c.Without
-			}
-			g.PerTask, g.PerProcess = rng.IntN(4) == 0, rng.IntN(4) == 0
-			g.Workers = 1 // which paths there is room for depends on the order of tasks
-			want := seeTree(t, plain, g)
-			g.Tasks = inTrace(indexed, g.Tasks)
-			if have := seeTree(t, indexed, g); have != want {
-				t.Fatalf("seed %d, %+v, %+v: %s", seed, sizes, g, cmp.Diff(want, have))
-			}
-			r := ReportOptions{From: g.From, To: g.To, Tasks: o.Tasks, Calls: g.Calls, PerTask: g.PerTask, Waits: g.Waits}
-			rows := seeAll(t, plain, r)
-			r.Tasks = inTrace(indexed, r.Tasks)
-			if have := seeAll(t, indexed, r); have != rows {
-				t.Fatalf("seed %d, %+v, %+v: %s", seed, sizes, r, cmp.Diff(rows, have))
-			}
+		comparePaths(t, rng, plain, indexed, fmt.Sprintf("seed %d, %+v", seed, sizes))
+	}
+}
+
+// comparePaths compares random graphs, and reports of calls inside of others.
+func comparePaths(t *testing.T, rng *rand.Rand, plain, indexed *Trace, name string) {
+	t.Helper()
+	for i, o := range randomWindows(rng, plain, 12) {
+		g := GraphOptions{From: o.From, To: o.To, Tasks: o.Tasks, KeepRecursion: rng.IntN(2) == 0}
+		if i%3 == 0 {
+			g.From, g.To = 0, 0
+		}
+		if rng.IntN(4) == 0 {
+			g.MaxDepth = 1 + rng.IntN(6)
+		}
+		if rng.IntN(6) == 0 {
+			g.MaxNodes = 1 + rng.IntN(60)
+		}
+		if rng.IntN(3) == 0 {
+			g.Calls = Calls{Match: randomCalls(rng).Match}
+		}
+		if rng.IntN(4) == 0 {
+			g.Calls.Threshold = rng.Int64N(1 << rng.IntN(14))
+		}
+		g.Waits = rng.IntN(3) == 0
+		if rng.IntN(3) == 0 {
+			c := randomCalls(rng)
+			g.Calls.Roots, g.Calls.Without = c.Roots, c.Without
+		}
+		g.PerTask, g.PerProcess = rng.IntN(4) == 0, rng.IntN(4) == 0
+		g.Workers = 1 // which paths there is room for depends on the order of tasks
+		want := seeTree(t, plain, g)
+		g.Tasks = inTrace(indexed, g.Tasks)
+		if have := seeTree(t, indexed, g); have != want {
+			t.Fatalf("%s, %+v: %s", name, g, cmp.Diff(want, have))
+		}
+		r := ReportOptions{From: g.From, To: g.To, Tasks: o.Tasks, Calls: g.Calls, PerTask: g.PerTask, Waits: g.Waits}
+		rows := seeAll(t, plain, r)
+		r.Tasks = inTrace(indexed, r.Tasks)
+		if have := seeAll(t, indexed, r); have != rows {
+			t.Fatalf("%s, %+v: %s", name, r, cmp.Diff(rows, have))
 		}
 	}
 }
@@ -170,7 +182,7 @@ func FuzzPaths(f *testing.F) {
 	for depth := 3; depth >= 0; depth-- {
 		n := p.leave(&frame{self: 5}, depth)
 		p.part(n, uint8(depth/2)).end(&frame{self: 5}, uint64(40-10*depth), true, ending(depth%3))
-		n.hist.Add(int64(40 - 10*depth))
+		p.duration(n, bucket(uint64(40-10*depth)), 1, 100)
 	}
 	f.Add(p.append(numbering(0), true, nil), true)
 	f.Add(p.append(numbering(0), false, nil), false)

@@ -93,7 +93,7 @@ func (c *shortCalls) room() error {
 // known says that the paths of a block's calls are known, and takes them. It returns an error if there may be no room
 // for them.
 func (c *shortCalls) known(i int) (bool, error) {
-	if i < max(c.over, c.q.added) {
+	if i < max(c.over, c.q.added) || c.q.inLong != nil && c.q.inLong[i] {
 		return true, nil
 	}
 	if err := c.q.load(i); err != nil {

@@ -87,12 +87,16 @@ func (r *runWaits) leave(depth int) (off offTime) {
 
 // take adds what a call of a part of a path has waited.
 func (r *runWaits) take(of int32, part uint8, off offTime) {
-	if r.by == nil {
-		r.by = map[offKey]offTime{}
+	addOff(&r.by, offKey{of, part}, off)
+}
+
+func addOff(to *map[offKey]offTime, k offKey, off offTime) {
+	if *to == nil {
+		*to = map[offKey]offTime{}
 	}
-	sum := r.by[offKey{of, part}]
+	sum := (*to)[k]
 	sum.add(off)
-	r.by[offKey{of, part}] = sum
+	(*to)[k] = sum
 }
 
 // known says that the run can tell how long its calls have waited.
@@ -112,12 +116,9 @@ func (b *blockBuilder) appendWaits(whole bool, out []byte) []byte {
 	for i, n := range b.inRun {
 		place[n] = i
 	}
-	functions, paths := map[offKey]offTime{}, map[offKey]offTime{}
-	add := func(to map[offKey]offTime, of, part int, off offTime) {
-		k := offKey{int32(of), uint8(part)}
-		sum := to[k]
-		sum.add(off)
-		to[k] = sum
+	var functions, paths map[offKey]offTime
+	add := func(to *map[offKey]offTime, of, part int, off offTime) {
+		addOff(to, offKey{int32(of), uint8(part)}, off)
 	}
 	for k, off := range b.waiting.by {
 		n := &b.paths.nodes[k.of]
@@ -125,9 +126,9 @@ func (b *blockBuilder) appendWaits(whole bool, out []byte) []byte {
 		if whole {
 			part = partIndex(n.parts, k.part)
 		}
-		add(paths, int(k.of), part, off)
+		add(&paths, int(k.of), part, off)
 		if f := b.number32(n.fn); !b.paths.inner(k.of) {
-			add(functions, place[f], partIndex(b.fns[f].parts, k.part), off)
+			add(&functions, place[f], partIndex(b.fns[f].parts, k.part), off)
 		}
 	}
 	return appendOffs(appendOffs(out, functions), paths)

@@ -398,6 +398,7 @@ const (
 const (
 	SegmentBlocks = 1 // blocks of a task; its segments are in order, and those of tasks are mixed
 	SegmentImages = 2 // images and ranges of ids; the states are a list of them, see below, and all else is 0
+	SegmentPaths  = 3 // a long run of a task's blocks: the states are the sums of its paths, see below; all else is 0 but the task
 )
 
 // Flags of a block.

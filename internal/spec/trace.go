@@ -330,6 +330,7 @@ var Segment = []Field{
 var SegmentKinds = []Value{
 	{"BLOCKS", 1, "blocks of a task; its segments are in order, and those of tasks are mixed"},
 	{"IMAGES", 2, "images and ranges of ids; the states are a list of them, see below, and all else is 0"},
+	{"PATHS", 3, "a long run of a task's blocks: the states are the sums of its paths, see below; all else is 0 but the task"},
 }
 
 // BlockFlags say what is in a block besides calls.

@@ -319,6 +319,7 @@
 /* values of G_KIND */
 #define FT_SEGMENT_BLOCKS          1            /* blocks of a task; its segments are in order, and those of tasks are mixed */
 #define FT_SEGMENT_IMAGES          2            /* images and ranges of ids; the states are a list of them, see below, and all else is 0 */
+#define FT_SEGMENT_PATHS           3            /* a long run of a task's blocks: the states are the sums of its paths, see below; all else is 0 but the task */
 
 /* flags of a block */
 #define FT_BLOCK_NOTES             1            /* events that are no call's */
