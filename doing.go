@@ -241,7 +241,10 @@ func (d *doings) told(image trace.ImageID, planned map[uint32]string) map[uint32
 
 // planOf finds the plan of an image.
 func (r *run) planOf(id trace.ImageID) (*Program, *patch.Plan) {
-	if r.main != nil && trace.ImageID(r.main.ImageID) == id {
+	switch {
+	case r.kept.is(id):
+		return r.p, r.planKept()
+	case r.kept == nil && r.main != nil && trace.ImageID(r.main.ImageID) == id:
 		return r.p, r.main
 	}
 	for _, e := range []*executed{r.executed, r.followed} {
@@ -254,15 +257,23 @@ func (r *run) planOf(id trace.ImageID) (*Program, *patch.Plan) {
 
 // planOf finds the plan of an image; nil: it is none of these.
 func (e *executed) planOf(id trace.ImageID) (*Program, *patch.Plan) {
+	if x := e.fileOf(id); x != nil {
+		return e.planned(x)
+	}
+	return nil, nil
+}
+
+// fileOf finds the file of an image; nil: it is none of these.
+func (e *executed) fileOf(id trace.ImageID) *executedFile {
 	if e == nil {
-		return nil, nil
+		return nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, x := range slices.Concat(e.order, e.loaded.all()) {
-		if x.plan != nil && trace.ImageID(x.plan.ImageID) == id {
-			return x.program, x.plan
+		if x.plan != nil && trace.ImageID(x.plan.ImageID) == id || x.kept.is(id) {
+			return x
 		}
 	}
-	return nil, nil
+	return nil
 }

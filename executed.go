@@ -38,6 +38,7 @@ type Executed struct {
 // executed plans programs. Its methods are safe for concurrent use.
 type executed struct {
 	capturing *capturing // set before the first
+	plans     *plans     // that are kept; nil: none are
 
 	options patch.Options
 	find    record.Options
@@ -61,6 +62,10 @@ type executedFile struct {
 	program *Program
 	plan    *patch.Plan
 	memory  *patch.Memory // nil: it runs as it is
+
+	kept *keptPlan // in place of the first two; nil: there are these
+	exe  *os.File  // to plan it after all
+	full sync.Once // that was done
 }
 
 // newExecuted returns nil if programs are not to be followed.
@@ -114,7 +119,13 @@ func (e *executed) memory(path string, exe *os.File) *patch.Memory {
 	x.about.Times++
 	e.mu.Unlock()
 	x.made.Do(func() {
+		if e.takeKept(x, exe, &st) {
+			return
+		}
 		p, plan, memory, err := e.make(path, exe, 0)
+		if plan != nil && memory != nil {
+			_ = mapped.Guard(func() error { e.plans.put(p, &st, plan, memory); return nil })
+		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		x.program, x.plan, x.memory = p, plan, memory
@@ -126,6 +137,45 @@ func (e *executed) memory(path string, exe *os.File) *patch.Memory {
 		}
 	})
 	return x.memory
+}
+
+// takeKept takes the plan that is kept of a program. It returns false if there is none.
+func (e *executed) takeKept(x *executedFile, exe *os.File, st *unix.Stat_t) bool {
+	kept := e.plans.get(x.about.Path, st)
+	if kept == nil || kept.memory.SetSession(e.pool) != nil {
+		return false
+	}
+	fd, err := unix.FcntlInt(exe.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	x.kept, x.memory, x.exe = kept, kept.memory, os.NewFile(uintptr(fd), x.about.Path)
+	x.about.Traced = kept.about.Traced
+	return true
+}
+
+// planned plans a program of which a plan was kept, as somebody wants more of it.
+func (e *executed) planned(x *executedFile) (*Program, *patch.Plan) {
+	x.full.Do(func() {
+		if x.kept == nil {
+			return
+		}
+		p, plan, _, _ := e.make(x.about.Path, x.exe, 0)
+		if plan == nil || plan.ImageID != x.kept.about.Image {
+			if p != nil {
+				p.Close()
+			}
+			return // the file was changed
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		x.program, x.plan = p, plan
+	})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return x.program, x.plan
 }
 
 // make plans a program. There can be a plan even if there is an error: nothing in it is traced then. at is as in
@@ -236,5 +286,6 @@ func (e *executed) close() {
 		if x.program != nil {
 			x.program.Close()
 		}
+		x.exe.Close()
 	}
 }

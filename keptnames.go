@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fentry-dev/fentry/internal/cache"
 	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/symbol"
 	"github.com/fentry-dev/fentry/trace"
@@ -71,7 +72,7 @@ func (l *libraries) writeNames(id trace.ImageID, w io.Writer) (done bool, err er
 	if lib == nil {
 		return false, nil
 	}
-	if done, err := l.copyNames(lib, w); done {
+	if done, err := copyNames(l.cache, lib.key, &l.symbols, w); done {
 		return true, err
 	}
 	t, about, err := l.namesOf(lib)
@@ -79,30 +80,36 @@ func (l *libraries) writeNames(id trace.ImageID, w io.Writer) (done bool, err er
 		return true, err
 	}
 	if about != nil && lib.key != "" {
-		l.cache.Drop(namesKind, lib.key) // if there is one, it is out of date
-		kept, err := l.cache.Put(namesKind, lib.key, "names", about, func(f *os.File) error { return names.Write(f, t) })
-		if err == nil {
-			kept.Close()
-			l.mu.Lock()
-			l.keptNames = true
-			l.mu.Unlock()
-		}
+		kept := keepNames(l.cache, lib.key, about, t)
+		l.mu.Lock()
+		l.keptNames = l.keptNames || kept
+		l.mu.Unlock()
 	}
 	return true, names.Write(w, t)
 }
 
-// copyNames writes the symbol file that is kept of a library. done is false if there is none.
-func (l *libraries) copyNames(lib *library, w io.Writer) (done bool, err error) {
-	if lib.key == "" {
+// keepNames keeps a symbol file, and tells whether it could.
+func keepNames(c *cache.Cache, key string, about *aboutNames, t *names.Table) bool {
+	c.Drop(namesKind, key) // if there is one, it is out of date
+	kept, err := c.Put(namesKind, key, "names", about, func(f *os.File) error { return names.Write(f, t) })
+	if err == nil {
+		kept.Close()
+	}
+	return err == nil
+}
+
+// copyNames writes a symbol file that is kept. done is false if there is none.
+func copyNames(c *cache.Cache, key string, o *symbol.Options, w io.Writer) (done bool, err error) {
+	if key == "" {
 		return false, nil
 	}
 	var about aboutNames
-	kept, err := l.cache.Get(namesKind, lib.key, &about)
+	kept, err := c.Get(namesKind, key, &about)
 	if err != nil || kept == nil {
 		return false, nil
 	}
 	defer kept.Close()
-	if !about.holds(&l.symbols) {
+	if !about.holds(o) {
 		return false, nil
 	}
 	_, err = io.Copy(w, kept)

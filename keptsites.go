@@ -24,6 +24,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/cache"
+	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/record"
 )
 
@@ -90,14 +91,22 @@ func readSites(f *elfio.File, kept *os.File) ([]record.Site, error) {
 	return record.ReadSites(f, b)
 }
 
+// statOf is what identity needs of a mapped file.
+func statOf(m *mapped.File) (st unix.Stat_t, ok bool) {
+	at, ok := m.Info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return st, false
+	}
+	return unix.Stat_t{Dev: at.Dev, Ino: at.Ino, Size: at.Size, Mtim: unix.Timespec(at.Mtim), Ctim: unix.Timespec(at.Ctim)}, true
+}
+
 // sitesKey is what the program's sites depend on.
 func (p *Program) sitesKey(o record.Options) (string, bool) {
-	st, ok := p.mapped.Info.Sys().(*syscall.Stat_t)
+	file, ok := statOf(p.mapped)
 	var self unix.Stat_t
 	if !ok || unix.Stat("/proc/self/exe", &self) != nil {
 		return "", false
 	}
-	file := unix.Stat_t{Dev: st.Dev, Ino: st.Ino, Size: st.Size, Mtim: unix.Timespec(st.Mtim), Ctim: unix.Timespec(st.Ctim)}
 	functions := uint32(0)
 	castagnoli := crc32.MakeTable(crc32.Castagnoli)
 	var text []byte

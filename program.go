@@ -34,7 +34,8 @@ type Program struct {
 	// Untraced says why nothing in the program can be traced; "" if something can or the program traces itself.
 	Untraced string
 
-	keeps   bool // Sites are kept
+	keeps   bool            // Sites are kept
+	lacks   *record.Options // what is still to be found; nil: nothing is
 	symbols symbol.Options
 	table   *symbol.Table // of the functions' names, nil unless there are Sites
 	mapped  *mapped.File  // nil: cannot be read, or empty
@@ -152,6 +153,9 @@ func (p *Program) traceable() bool {
 // Plan returns a plan for tracing the program, for a patched copy that traces itself if o.Target is [patch.File]. The
 // plan refers to the program. Errors are those of [patch.New].
 func (p *Program) Plan(o patch.Options) (*patch.Plan, error) {
+	if err := p.whole(); err != nil {
+		return nil, mapped.Named(p.Path, err)
+	}
 	switch {
 	case p.Patched:
 		return nil, fmt.Errorf("%s: already patched", p.Path)

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fentry-dev/fentry/arguments"
@@ -185,23 +186,33 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 		}
 	}
 	session.Warm()
-	p, err := open(path, o.Symbols, o.find(), true)
-	if err != nil {
-		return nil, err
+	plans := newPlans(&o)
+	defer plans.close()
+	p, kept := plans.openKept(path)
+	if p == nil {
+		var err error
+		if p, err = open(path, o.Symbols, o.find(), true); err != nil {
+			return nil, err
+		}
 	}
 	defer p.Close()
 	if p.Kept && o.Logf != nil {
 		o.Logf("%s: its functions are those that an earlier run has found", path)
 	}
-	return p.Run(ctx, cmd, o)
+	return p.run(ctx, cmd, o, plans, kept)
 }
 
 // [Run] is like the function Run, for a program that has been opened: cmd.Path and o.Symbols are not used.
 func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
+	return p.run(ctx, cmd, o, nil, nil)
+}
+
+// run is Run with the plans that are kept, and that of the program; nil: none is.
+func (p *Program) run(ctx context.Context, cmd *exec.Cmd, o Options, plans *plans, kept *keptPlan) (*Result, error) {
 	if o.Live != nil {
 		o.Policy = trace.PolicyOverwrite
 	}
-	r := run{p: p, o: o}
+	r := run{p: p, o: o, plans: plans, kept: kept}
 	so := session.Options{
 		Path: p.Path, Args: cmd.Args, Env: cmd.Env, WorkDir: cmd.Dir, For: o.For,
 		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Flight: o.Flight, NoPtrace: o.NoPtrace, Emulator: o.Emulator,
@@ -240,7 +251,7 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	if !r.emulated && !o.NoPtrace && !r.untouched() {
 		r.executed = newExecuted(&o)
 		if r.executed != nil {
-			r.executed.capturing = r.capturing
+			r.executed.capturing, r.executed.plans = r.capturing, plans
 		}
 	}
 	defer r.executed.close()
@@ -285,7 +296,10 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 		// One that goes on running is served further on.
 		out.CopyError = streams.wait()
 	}
-	if r.main != nil {
+	switch {
+	case r.kept != nil:
+		out.Traced = r.kept.about.Traced
+	case r.main != nil:
 		out.Traced = r.main.Traced()
 	}
 	out.Libraries, out.UnmatchedLibraries = r.libraries.results()
@@ -355,6 +369,10 @@ type run struct {
 	o    Options
 	main *patch.Plan // the plan that was applied last; nil: untraced
 
+	plans *plans    // that are kept; nil: none are
+	kept  *keptPlan // the program's, in place of main until that is needed; nil: there is none
+	full  sync.Once // that was needed
+
 	libraries *libraries // nil: none are traced
 	executed  *executed  // nil: programs that it executes are left alone
 	followed  *executed  // of processes that run already: programs that they execute; nil: these are left alone
@@ -398,6 +416,12 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 	if !r.planned() {
 		return nil, nil
 	}
+	if r.kept != nil {
+		if r.kept.memory.SetSession(pool) == nil {
+			return r.kept.memory, nil
+		}
+		r.kept = nil
+	}
 	err := r.plan(patch.Process, pool)
 	if err == nil && r.emulated && r.libraries != nil && !r.main.Changes() {
 		r.main = nil // a copy that is patched for nothing cannot be made
@@ -419,6 +443,9 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 	})
 	if err != nil {
 		return nil, mapped.Named(r.p.Path, err)
+	}
+	if st, ok := statOf(r.p.mapped); ok && !r.emulated {
+		_ = mapped.Guard(func() error { r.plans.put(r.p, &st, r.main, m); return nil })
 	}
 	if r.o.Syscalls && m.SyscallEnter != 0 && !r.emulated {
 		if m.LoaderCalls, err = r.p.loaderCalls(r.o.Plan.Only.Of(r.p.File.Header.Machine)); err != nil && r.o.Logf != nil {
@@ -450,6 +477,16 @@ func (p *Program) loaderCalls(only patch.SyscallSet) (calls *patch.LoaderCalls, 
 		return err
 	})
 	return calls, err
+}
+
+// planKept plans the program after all of which a plan was kept, as somebody wants more of it; nil: the file was changed.
+func (r *run) planKept() *patch.Plan {
+	r.full.Do(func() {
+		if err := r.plan(patch.Process, ""); err != nil || r.main.ImageID != r.kept.about.Image {
+			r.main = nil
+		}
+	})
+	return r.main
 }
 
 // copy writes a patched copy of the program.
@@ -526,6 +563,9 @@ func (r *run) plannedNames(id trace.ImageID) *names.Table {
 }
 
 func (r *run) writeSymbols(im session.Image, w io.Writer) error {
+	if done, err := r.copyNames(im.ID, w); done {
+		return err
+	}
 	if t := r.plannedNames(im.ID); t != nil {
 		return names.Write(w, t)
 	}
@@ -555,6 +595,23 @@ func (r *run) writeSymbols(im session.Image, w io.Writer) error {
 	}
 	tab.Path = im.Path
 	return names.Write(w, tab)
+}
+
+// copyNames writes the symbol file of a program of which a plan was kept. done is false if it has none, or more is to be
+// said.
+func (r *run) copyNames(id trace.ImageID, w io.Writer) (done bool, err error) {
+	kept := r.kept
+	if !kept.is(id) {
+		x := r.executed.fileOf(id)
+		if x == nil || x.kept == nil {
+			return false, nil
+		}
+		kept = x.kept
+	}
+	if r.doings.told(id, nil) != nil {
+		return false, nil
+	}
+	return r.plans.copyNames(kept, w)
 }
 
 // kindOf is the kind of a function for readers.

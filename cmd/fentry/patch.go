@@ -250,6 +250,11 @@ func unmatched(a *app, o patch.Options) {
 	}
 }
 
+// chooses tells whether some functions are chosen: by patterns or lists, which may be of no use.
+func chooses(o *patch.Options) bool {
+	return o.Select != nil || o.Roots != nil || o.Hide != nil || o.Actions != nil || o.Without != nil
+}
+
 // plainName is a pattern that is just the name of a function in C.
 var plainName = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 

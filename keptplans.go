@@ -1,0 +1,226 @@
+//go:build linux
+
+package fentry
+
+// Plans of programs are kept, if nothing is chosen in them.
+//
+// Of a compiler of 39,000 functions, finding the names takes 45 ms and the plan 50, and each run begins with them; a short
+// one of it takes 12. What comes of that, the memory that is put into the program, is the same as long as neither the file
+// nor the options nor fentry change, except for where the recorder's buffer is. So it is kept in the cache of this user
+// with the symbol file, and the program's functions are found and planned only if somebody asks for more: who changes what
+// is recorded while it runs. Plans by patterns are not kept, as patterns note what they match.
+//
+// A file whose contents are changed twice in a moment can have the same times before and after, so nothing is kept of one that
+// was changed just now. And nothing is put into a process that does not have the bytes which are to be replaced.
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/cache"
+	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/symbol"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+const (
+	// plansKind is the kind of the cache's entries that are plans.
+	plansKind = "plans"
+	// plansLimit is how many bytes they may take, and planLimit one of them.
+	plansLimit, planLimit = 256 << 20, 128 << 20
+	// plansFrom is from how many bytes on a program's plan is kept: configuring a package runs hundreds of smaller ones once.
+	plansFrom = 32 << 10
+	// plansAge is how long ago a file must have been changed.
+	plansAge = 2 * time.Second
+)
+
+// plans keeps plans. Its methods are safe for concurrent use; those of nil find nothing and keep nothing.
+type plans struct {
+	plan    patch.Options
+	find    record.Options
+	symbols symbol.Options
+	own     string // what identifies this fentry
+	cache   *cache.Cache
+
+	mu   sync.Mutex
+	kept bool // something new is in the cache
+}
+
+// aboutPlan is what the cache keeps beside a plan.
+type aboutPlan struct {
+	Image  uint64
+	Traced int
+	Names  aboutNames
+}
+
+// A keptPlan is what an earlier run has planned.
+type keptPlan struct {
+	about  aboutPlan
+	key    string
+	memory *patch.Memory
+}
+
+// is tells whether it is the plan of an image.
+func (p *keptPlan) is(id trace.ImageID) bool { return p != nil && trace.ImageID(p.about.Image) == id }
+
+// newPlans returns nil if plans are not kept.
+func newPlans(o *Options) *plans {
+	p := &o.Plan
+	if p.Select != nil || p.First != nil || p.Without != nil || p.Roots != nil || p.Hide != nil || p.Actions != nil || p.Keep ||
+		p.Running || p.NoFunctions || o.Syscalls || o.Planned != nil || len(o.Arguments)+len(o.Results)+len(o.Conditions) > 0 ||
+		o.AutoArguments || o.StackEvery != 0 || p.Tracer.ChunkSize() != 0 || len(o.Emulator) > 0 {
+		return nil
+	}
+	var self unix.Stat_t
+	if unix.Stat("/proc/self/exe", &self) != nil {
+		return nil
+	}
+	c, err := cache.Open()
+	if err != nil {
+		return nil
+	}
+	k := &plans{plan: o.Plan, find: o.find(), symbols: o.Symbols, own: identity(&self), cache: c}
+	policy := o.Policy
+	if o.Live != nil {
+		policy = trace.PolicyOverwrite
+	}
+	k.plan.Target, k.plan.Policy, k.plan.Session, k.plan.Path = patch.Process, uint32(policy), "", ""
+	return k
+}
+
+// key is what the plan of a file depends on.
+func (k *plans) key(path string, st *unix.Stat_t) string {
+	o := k.plan
+	o.Path = path
+	return cache.Key("plan", k.own, identity(st), fmt.Sprintf("%+v %+v %q", o, k.find, k.symbols.DebugDirs))
+}
+
+// get returns what is kept of a program's plan; nil: nothing.
+func (k *plans) get(path string, st *unix.Stat_t) *keptPlan {
+	if k == nil || st.Size < plansFrom {
+		return nil
+	}
+	p := &keptPlan{key: k.key(path, st)}
+	f, err := k.cache.Get(plansKind, p.key, &p.about)
+	if err != nil || f == nil {
+		return nil
+	}
+	defer f.Close()
+	if !p.about.Names.holds(&k.symbols) {
+		return nil
+	}
+	b, err := readKept(f)
+	if err == nil {
+		p.memory, err = patch.ReadMemory(b)
+	}
+	if err != nil {
+		k.cache.Drop(plansKind, p.key) // it is damaged
+		return nil
+	}
+	return p
+}
+
+// readKept reads an entry's file.
+func readKept(f *os.File) ([]byte, error) {
+	st, err := f.Stat()
+	if err != nil || st.Size() > planLimit {
+		return nil, errors.Join(err, cache.ErrNone)
+	}
+	b := make([]byte, st.Size())
+	_, err = io.ReadFull(f, b)
+	return b, err
+}
+
+// put keeps a plan of a program, with its symbol file. It is called below a Guard.
+func (k *plans) put(p *Program, st *unix.Stat_t, plan *patch.Plan, memory *patch.Memory) {
+	if k == nil || st.Size < plansFrom || time.Since(time.Unix(st.Ctim.Unix())) < plansAge || !memory.Keeps() {
+		return
+	}
+	o := plan.Options
+	if o.Path, o.Session = "", ""; o != k.plan {
+		return // it was made in another way, as one without functions
+	}
+	about := aboutPlan{Image: plan.ImageID, Traced: plan.Traced(), Names: aboutTable(p.table)}
+	if p.mapped.Changed() != nil || !about.Names.holds(&k.symbols) {
+		return
+	}
+	key := k.key(p.Path, st)
+	k.cache.Drop(plansKind, key) // if there is one, it is out of date
+	k.cache.Drop(namesKind, key)
+	f, err := k.cache.Put(plansKind, key, "plan", &about, func(f *os.File) error {
+		_, err := f.Write(patch.AppendMemory(nil, memory))
+		return err
+	})
+	if err != nil {
+		return // it is planned again the next time
+	}
+	f.Close()
+	keepNames(k.cache, key, &about.Names, planTable(p, plan))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.kept = true
+}
+
+// copyNames writes the symbol file of a plan. done is false if there is none.
+func (k *plans) copyNames(p *keptPlan, w io.Writer) (done bool, err error) {
+	return copyNames(k.cache, p.key, &k.symbols, w)
+}
+
+// close gives back what the run has needed.
+func (k *plans) close() {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.kept {
+		_ = k.cache.Trim(plansKind, plansLimit)
+		_ = k.cache.Trim(namesKind, namesLimit)
+	}
+	k.cache.Close()
+}
+
+// openKept opens a program of which a plan is kept, and finds out nothing about it; nil: none is.
+func (k *plans) openKept(path string) (p *Program, kept *keptPlan) {
+	var st unix.Stat_t
+	if k == nil || unix.Stat(path, &st) != nil {
+		return nil, nil
+	}
+	if kept = k.get(path, &st); kept == nil {
+		return nil, nil
+	}
+	m, err := mapped.Open(path)
+	if err != nil {
+		return nil, nil
+	}
+	p = &Program{Path: path, symbols: k.symbols, keeps: true, Kept: true, mapped: m}
+	err = mapped.Guard(func() (err error) {
+		p.File, err = elfio.Parse(m.Data)
+		return err
+	})
+	if now, ok := statOf(m); err != nil || !ok || identity(&now) != identity(&st) {
+		m.Close()
+		return nil, nil
+	}
+	p.lacks = &k.find
+	return p, kept
+}
+
+// whole finds what can be traced in a program of which a plan was kept.
+func (p *Program) whole() error {
+	if p.lacks == nil {
+		return nil
+	}
+	find := *p.lacks
+	p.lacks = nil
+	return mapped.Guard(func() error { return p.find(find) })
+}

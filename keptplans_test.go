@@ -1,0 +1,181 @@
+//go:build linux
+
+package fentry
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/names"
+	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// aged waits until a file was not changed just now.
+func aged(t *testing.T, path string) {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(plansAge - time.Since(time.Unix(st.Ctim.Unix())) + 10*time.Millisecond)
+}
+
+// bare are edits without what they are for.
+func bare(edits []arch.Edit) []arch.Edit {
+	out := make([]arch.Edit, len(edits))
+	for i, e := range edits {
+		out[i] = arch.Edit{Addr: e.Addr, Old: e.Old, New: e.New}
+	}
+	return out
+}
+
+// What an earlier run has planned is put into a program, as long as nothing has changed, and is what a new plan is.
+func TestKeptPlans(t *testing.T) {
+	if !session.CanFollow() {
+		t.Skip("programs that are executed are not followed here")
+	}
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	_, path := staticProgram(t)
+	pools := 0
+	step := func(name string, o Options, kept bool) {
+		t.Helper()
+		e := newExecuted(&o)
+		e.plans = newPlans(&o)
+		pools++
+		e.pool = "/pool/" + string(rune('0'+pools))
+		defer e.plans.close()
+		defer e.close()
+		exe, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer exe.Close()
+		m := e.memory(path, exe)
+		x := e.order[0]
+		if m == nil || (x.kept != nil) != kept || x.about.Traced < 500 {
+			t.Fatalf("%s: want kept %t: %v, %+v", name, kept, x.kept != nil, x.about)
+		}
+		p, plan, want, err := e.make(path, exe, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		if have := patch.AppendMemory(nil, m); !bytes.Equal(have, patch.AppendMemory(nil, want)) ||
+			!bytes.Equal(m.RX, want.RX) || !reflect.DeepEqual(bare(m.Edits), bare(want.Edits)) {
+			t.Errorf("%s: another plan", name)
+		}
+		r := run{p: p, o: o, plans: e.plans, executed: e}
+		id := trace.ImageID(plan.ImageID)
+		var symbols, wantSymbols bytes.Buffer
+		if err := r.writeSymbols(session.Image{Image: trace.Image{ID: id}}, &symbols); err != nil {
+			t.Fatal(err)
+		}
+		if err := names.Write(&wantSymbols, planTable(p, plan)); err != nil || !bytes.Equal(symbols.Bytes(), wantSymbols.Bytes()) {
+			t.Errorf("%s: other symbols, %v", name, err)
+		}
+		if kept && x.plan != nil {
+			t.Errorf("%s: it was planned for its symbols", name)
+		}
+		if p, full := r.planOf(id); p == nil || full == nil || full.Traced() != plan.Traced() || len(p.Sites) == 0 {
+			t.Errorf("%s: what it traces is not known", name)
+		}
+	}
+	step("changed just now", Options{}, false)
+	aged(t, path)
+	step("first", Options{}, false)
+	step("second", Options{}, true)
+	step("another tracer", Options{Plan: patch.Options{Tracer: patch.Function}}, false)
+	step("another tracer, again", Options{Plan: patch.Options{Tracer: patch.Function}}, true)
+	step("for somebody who watches", Options{Live: func(*Live) {}}, false)
+
+	list, err := filepath.Glob(filepath.Join(cache, "fentry", plansKind, "*", "plan"))
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%d entries: %v", len(list), err)
+	}
+	for _, file := range list {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[len(b)/2] ^= 1
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step("damaged", Options{}, false)
+	step("damaged, again", Options{}, true)
+
+	image, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, image, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	aged(t, path)
+	step("written again", Options{}, false)
+}
+
+// A run of a program of which a plan is kept records what the first one did, and its plan is made when it is asked for.
+func TestKeptPlanRun(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	_, path := staticProgram(t)
+	aged(t, path)
+	o := Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf, Overhead: -1}
+	var first *Result
+	for i := range 3 {
+		res, err := Run(context.Background(), exec.Command(path), o)
+		if err != nil || !res.Injected || res.Status.ExitStatus() != 0 || res.Lost != 0 || res.Events == 0 {
+			t.Fatalf("run %d: %+v, %v", i+1, res, err)
+		}
+		tr, err := trace.Open(o.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for fn := range tr.Functions() {
+			found = found || fn.Name == "main"
+		}
+		if !found {
+			t.Errorf("run %d: no main", i+1)
+		}
+		tr.Close()
+		if first == nil {
+			first = res
+		}
+		if res.Traced != first.Traced || res.Events != first.Events {
+			t.Errorf("run %d: %d functions, %d events; before %d, %d", i+1, res.Traced, res.Events, first.Traced, first.Events)
+		}
+	}
+	plans := newPlans(&o)
+	defer plans.close()
+	p, kept := plans.openKept(path)
+	if p == nil {
+		t.Fatal("nothing is kept")
+	}
+	defer p.Close()
+	r := run{p: p, o: o, plans: plans, kept: kept}
+	r.o.Plan.Path = path
+	if m, err := r.memory("/pool"); m == nil || err != nil || r.main != nil || len(p.Sites) != 0 {
+		t.Fatalf("%v, %v, %v, %d sites", m, err, r.main, len(p.Sites))
+	}
+	tab, err := r.names(trace.ImageID(kept.about.Image))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tab.Funcs) == 0 || r.main == nil || r.main.Traced() != kept.about.Traced {
+		t.Errorf("%d functions, planned %t", len(tab.Funcs), r.main != nil)
+	}
+}
