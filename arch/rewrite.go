@@ -155,9 +155,14 @@ func (c *comparer) run(run []Edit) error {
 		}
 		return nil
 	}
+	return match(run, b)
+}
+
+// match compares edits with what is at the first of them.
+func match(run []Edit, b []byte) error {
 	for i := range run {
 		e := &run[i]
-		if have := b[e.Addr-addr:][:len(e.Old)]; !bytes.Equal(have, e.Old) {
+		if have := b[e.Addr-run[0].Addr:][:len(e.Old)]; !bytes.Equal(have, e.Old) {
 			return e.Bug(Mismatch, bytes.Clone(have), nil)
 		}
 	}
@@ -171,18 +176,26 @@ func (c *comparer) run(run []Edit) error {
 // If a write fails, the edits written before it are reverted. The error is that write's *[Bug], joined with one for
 // each edit that could not be reverted.
 func Write(mem Memory, gap uint64, edits []Edit) error {
+	return write(writer{comparer: comparer{mem: mem}, to: mem}, gap, edits)
+}
+
+// Replace is [Apply] for memory that nothing else uses: what is read to be compared is not read again to be written. So edits
+// are written before those behind them are compared, and reverted if one of these does not match.
+func Replace(mem Memory, gap uint64, edits []Edit) error {
+	return write(writer{comparer: comparer{mem: mem}, to: mem, compares: true}, gap, edits)
+}
+
+func write(w writer, gap uint64, edits []Edit) error {
 	if err := Check(edits); err != nil {
 		return err
 	}
-	w := writer{comparer{mem: mem}, mem}
 	for done := 0; done < len(edits); {
 		run := edits[done : done+1]
 		for len(run) < len(edits)-done && gap > 0 && joins(run, &edits[done+len(run)], gap) {
 			run = edits[done : done+len(run)+1]
 		}
-		if err := w.write(run); err != nil {
-			// Some of the run may have been written.
-			if left := restore(mem, edits[:done+len(run)]); len(left) > 0 {
+		if begun, err := w.write(run); err != nil {
+			if left := restore(w.to, edits[:done+begun]); len(left) > 0 {
 				return errors.Join(append([]error{err}, left...)...)
 			}
 			return err
@@ -194,35 +207,46 @@ func Write(mem Memory, gap uint64, edits []Edit) error {
 
 type writer struct {
 	comparer
-	to Memory
+	to       Memory
+	compares bool // the old bytes first
 }
 
-// write writes a run of edits.
-func (w *writer) write(run []Edit) error {
+// write writes a run of edits. After an error the first ones, begun of them, may have been written.
+func (w *writer) write(run []Edit) (begun int, err error) {
 	first := &run[0]
 	if len(run) == 1 {
-		if err := w.to.WriteAt(first.New, first.Addr); err != nil {
-			return first.Bug(WriteFault, nil, err)
+		if w.compares {
+			if err := w.edit(first); err != nil {
+				return 0, err
+			}
 		}
-		return nil
+		if err := w.to.WriteAt(first.New, first.Addr); err != nil {
+			return 1, first.Bug(WriteFault, nil, err)
+		}
+		return 1, nil
 	}
 	b := w.room(int(run[len(run)-1].end() - first.Addr))
 	if err := w.mem.ReadAt(b, first.Addr); err != nil {
 		// Something between them cannot be read, and is not to be written then.
 		for i := range run {
-			if err := w.write(run[i : i+1]); err != nil {
-				return err
+			if begun, err := w.write(run[i : i+1]); err != nil {
+				return i + begun, err
 			}
 		}
-		return nil
+		return len(run), nil
+	}
+	if w.compares {
+		if err := match(run, b); err != nil {
+			return 0, err
+		}
 	}
 	for i := range run {
 		copy(b[run[i].Addr-first.Addr:], run[i].New)
 	}
 	if err := w.to.WriteAt(b, first.Addr); err != nil {
-		return first.Bug(WriteFault, nil, err)
+		return len(run), first.Bug(WriteFault, nil, err)
 	}
-	return nil
+	return len(run), nil
 }
 
 // restore gives edits their old bytes back, the last one first, and returns what could not be restored.

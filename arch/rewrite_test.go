@@ -157,6 +157,46 @@ func TestWriteRestores(t *testing.T) {
 	}
 }
 
+// What is compared is read once, and an edit that is wrong, or cannot be written, takes back those before it, and nothing else.
+func TestReplace(t *testing.T) {
+	for _, tt := range []struct {
+		gap  uint64
+		want string
+	}{
+		{0, "r1000+2 w1000+2 r1004+2 w1004+2 r1020+2 w1020+2"},
+		{3, "r1000+6 w1000+6 r1020+2 w1020+2"},
+		{15, "r1000+22 w1000+22"},
+	} {
+		m := letters(26)
+		err := arch.Replace(m, tt.gap, upper(m, 1000, 1004, 1020))
+		if got := strings.Join(m.log, " "); got != tt.want || err != nil || string(m.Data) != "ABcdEFghijklmnopqrstUVwxyz" {
+			t.Errorf("gap %d: %s, %v: %s", tt.gap, got, err, m.Data)
+		}
+		for at := range uint64(3) {
+			for _, hole := range []bool{false, true} {
+				m := letters(26)
+				edits := upper(m, 1000, 1004, 1020)
+				wrong := edits[at].Addr + 1
+				m.Data[wrong-1000] = '!'
+				if hole {
+					m.unread = [2]uint64{1003, 1004}
+				}
+				before := bytes.Clone(m.Data)
+				err := arch.Replace(m, tt.gap, edits)
+				var bug *arch.Bug
+				if !errors.As(err, &bug) || bug.Class != arch.Mismatch || bug.Site.Addr != edits[at].Addr || !bytes.Equal(m.Data, before) {
+					t.Errorf("gap %d, %d is wrong, hole %t: %v: %s", tt.gap, wrong, hole, err, m.Data)
+				}
+				m.Data[wrong-1000] = byte('a' + (wrong-1000)%26)
+				before, m.fail = bytes.Clone(m.Data), edits[at].Addr
+				if err = arch.Replace(m, tt.gap, edits); !errors.As(err, &bug) || bug.Class != arch.WriteFault || !bytes.Equal(m.Data, before) {
+					t.Errorf("gap %d, %d cannot be written, hole %t: %v: %s", tt.gap, wrong, hole, err, m.Data)
+				}
+			}
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	b := []byte{1, 2}
 	for name, edits := range map[string][]arch.Edit{

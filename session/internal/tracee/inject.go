@@ -45,15 +45,11 @@ func (t *Process) Inject(m *patch.Memory, again bool) error {
 	if err := t.readable(aux); err != nil {
 		return err
 	}
-	// All old bytes are compared before anything is changed.
-	image := arch.Moved{Memory: stopped{t}, Bias: bias}
-	if err := arch.Compare(image, PageSize, arch.All(m.Edits)); err != nil {
-		return err
-	}
 	if err := t.mapMemory(m, bias); err != nil {
 		return err
 	}
-	if err := arch.Write(image, PageSize, m.Edits); err != nil {
+	// All of it is changed, or nothing: it is most of a program's code, and read once.
+	if err := arch.Replace(arch.Moved{Memory: stopped{t}, Bias: bias}, PageSize, m.Edits); err != nil {
 		return err
 	}
 	t.changed = true
