@@ -5,11 +5,31 @@ package session
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/session/internal/clock"
+	"github.com/fentry-dev/fentry/session/internal/fixture"
 	"github.com/fentry-dev/fentry/session/internal/tracedir"
 )
+
+// The trace says how often the counter ticks, in its header and in info.json, 0 if the kernel does not tell.
+func TestFrequency(t *testing.T) {
+	hz := clock.Hz()
+	dir := filepath.Join(t.TempDir(), "d")
+	r := recorderCmd{Dir: dir}
+	r.run(t, fixture.CC(t, "testdata/pool"), "threads", "1", "1")
+	head, err := os.ReadFile(filepath.Join(dir, "events"))
+	if err != nil || len(head) < format.HeaderSize || le.Uint64(head[format.HCounterHZ:]) != hz {
+		t.Errorf("the header does not say %d: %v", hz, err)
+	}
+	info, err := os.ReadFile(filepath.Join(dir, "info.json"))
+	if err != nil || hz != 0 && !strings.Contains(string(info), strconv.FormatUint(hz, 10)) {
+		t.Errorf("info.json does not say %d: %v: %s", hz, err, info)
+	}
+}
 
 // A directory that somebody renames keeps what it is written, and is found again;
 // messages name the place it has then.

@@ -184,6 +184,7 @@ func (s *session) run(ctx context.Context) (Result, error) {
 
 	s.tellFrequency()
 	s.beginInfo()
+	s.tellFrequency()
 	s.openDoor()
 	s.flight = newFlight(s.o.Flight)
 	began := time.Now()
