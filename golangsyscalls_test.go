@@ -52,6 +52,13 @@ func goMade(t *testing.T, dir string) (made map[string]int, inStat int) {
 		}
 		name := syscalls.AMD64.Name(number)
 		made[name]++
+		if name == "getpgrp" { // which says who makes it
+			m := tr.Made(ev)
+			want := [6]uint64{uint64(ev.Task.Goroutine), 2, 3, 4, 5, 6}
+			if m.Args != want || ev.Task.Goroutine == 0 || !m.Ended || int64(m.Result) <= 0 {
+				return fmt.Errorf("goroutine %d: getpgrp%v = %d, %v", ev.Task.Goroutine, m.Args, m.Result, m.Ended)
+			}
+		}
 		for d := range ev.Depth {
 			if ev.Task.Goroutine != 0 && name == "newfstatat" && open[place{ev.Task, d}] == "main.stat" {
 				inStat++
@@ -127,11 +134,11 @@ func TestGoSyscalls(t *testing.T) {
 				for line := range strings.Lines(out.String()) {
 					var name string
 					var want int
-					if fmt.Sscan(line, &name, &want); made[name] < max(want, 1) || name == "getppid" && made[name] != want {
+					if fmt.Sscan(line, &name, &want); made[name] < max(want, 1) || (name == "getppid" || name == "getpgrp") && made[name] != want {
 						t.Errorf("%s: %d, want %d", name, made[name], want)
 					}
 				}
-				if n := strings.Count(out.String(), "\n"); n != 4 {
+				if n := strings.Count(out.String(), "\n"); n != 5 {
 					t.Errorf("output:\n%s", out.String())
 				}
 				if want := 8010; !none && inStat != want {

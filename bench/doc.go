@@ -16,6 +16,8 @@
 //	off       a call of one of 1 to 50,000 functions that are patched and switched off
 //	walk      the stack at a call, taken and written: time and instructions for each frame of it
 //	args      arguments and results of a call, captured: time and instructions more than without
+//	syscalls  a system call of C and of Go, recorded and left out, and whole runs of programs that make many, against strace
+//	          and perf trace
 //	programs  whole runs of Lua and SQLite with all functions traced to disk
 //	installed python and perl as they are installed, with all functions and with record's default bound
 //	go        programs of Go: a call, and a request of an HTTP server, traced and switched off

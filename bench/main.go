@@ -33,6 +33,7 @@ var tables = []struct {
 	{"off", (*bench).off},
 	{"walk", (*bench).walk},
 	{"args", (*bench).args},
+	{"syscalls", (*bench).syscalls},
 	{"attach", (*bench).attach},
 	{"control", (*bench).control},
 	{"programs", (*bench).programs},
@@ -46,7 +47,7 @@ var tables = []struct {
 }
 
 func main() {
-	only := flag.String("only", "", "comma separated `tables`: call, instructions, off, walk, args, attach, control, programs, installed, go, patch, read, export, view, mcount")
+	only := flag.String("only", "", "comma separated `tables`: call, instructions, off, walk, args, syscalls, attach, control, programs, installed, go, patch, read, export, view, mcount")
 	rounds := flag.Int("rounds", 5, "measure each variant `N` times")
 	quick := flag.Bool("quick", false, "small inputs, to try the driver itself")
 	dir := flag.String("dir", "", "scratch `directory` on the disk traces shall go to (default a temporary one)")

@@ -89,7 +89,9 @@ func (b *bench) program(name corpus.Name, args []string, stdin string) error {
 	add("fentry patch, run alone", []string{"FENTRY_DATA=" + data}, nil, off)
 	add("fentry record -T function", nil, nil, b.fentry, "record", "-q", "-T", "function", "-o", data, sites)
 	add("fentry record -T profile", nil, nil, b.fentry, "record", "-q", "-T", "profile", "-o", data, sites)
+	add("fentry record --args=auto", nil, nil, b.fentry, "record", "-q", "--overhead", "no", "--args=auto", "-o", data, sites)
 	if have("uftrace") {
+		add("uftrace record -a, -pg -mfentry", nil, nil, "uftrace", "record", "--no-pager", "-a", "-d", data, mfentry)
 		add("uftrace record, -pg -mfentry", nil, nil, "uftrace", "record", "--no-pager", "-d", data, mfentry)
 		add("uftrace record -P ., patchable", nil, nil, "uftrace", "record", "--no-pager", "-P", ".", "-d", data, sites)
 	}

@@ -49,6 +49,20 @@ func deep(n int) int {
 	return deep(n-1) + int(b[n%len(b)])
 }
 
+// goroutine is the number of the running goroutine.
+func goroutine() (n uintptr) {
+	var b [64]byte
+	must(fmt.Sscanf(string(b[:runtime.Stack(b[:], false)]), "goroutine %d ", &n))
+	return n
+}
+
+// marked makes a system call that has no arguments, with some that say which goroutine makes it.
+func marked(goroutine uintptr) {
+	if r, dx, err := syscall.RawSyscall6(syscall.SYS_GETPGRP, goroutine, 2, 3, 4, 5, 6); r == 0 || dx != 3 || err != 0 {
+		panic(fmt.Sprint("getpgrp: ", r, dx, err))
+	}
+}
+
 //go:noinline
 func stat(name string) {
 	var st syscall.Stat_t
@@ -108,6 +122,14 @@ func work() {
 		stat("/nonexistent")
 	})
 	each(8, func(int) {
+		for n, k := goroutine(), 0; k < 2000; k++ {
+			marked(n)
+			if k%10 == 0 {
+				runtime.Gosched()
+			}
+		}
+	})
+	each(8, func(int) {
 		for k := range 1000 {
 			syscall.Getppid()
 			stat("/nonexistent")
@@ -122,6 +144,7 @@ func work() {
 	}
 	fmt.Println("newfstatat", 8*1000+10)
 	fmt.Println("getppid", 8*1000)
+	fmt.Println("getpgrp", 8*2000)
 	fmt.Println("kill", 16*25)
 	fmt.Println("execve", 4)
 }

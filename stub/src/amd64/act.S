@@ -9,7 +9,6 @@
    recorded here, as graph.S records calls, where the index of actions says that it is all there is to do. Where anything is
    not in place, or calls have more in their shadow, nothing is changed, and C does it. */
 
-#define OPEN_BIT 47
 #define ARGS_OF(words, exit) (FT_RECORD_BASE | FT_REC_ARGS << FT_RECORD_TYPE_SHIFT | (words) | (exit))
 #define OPEN_ARGS_OF(words, exit) (ARGS_OF(words, exit) | FT_RECORD_OPEN)
 

@@ -62,10 +62,76 @@ fentry_go_slow:
    the way back in rcx; r11 is the only other free register, r14 is the goroutine, and 0 at most where there is none yet.
 
    On a goroutine's stack there is no room, so this goes on at the stack of the thread's g0 from there; not everything that
-   a goroutine runs is on its own stack (vDSO calls are made on g0's), so the stack pointer says which it is. */
+   a goroutine runs is on its own stack (vDSO calls are made on g0's), so the stack pointer says which it is.
+
+   What a goroutine does on its own stack is recorded here, if the thread's newest event is this goroutine's, as syscall.S
+   records it: three registers are kept below where g0's stack begins, and the stack pointer stays as it is. A goroutine is
+   not stopped outside of Go's code, so it stays on its thread meanwhile. All else is in C. */
 
 /* from the way back to where a thunk makes a call that is not recorded, arch/amd64 */
 #define UNRECORDED	14
+
+	/* To slow, with all as it was, unless the thread's newest event is of the goroutine that runs, which is on its stack. Then
+	   r11 is where registers have been saved. */
+	.macro SAVE_GO slow
+	cmpq	$0, fentry_blocks(%rip)
+	jne	\slow
+	mov	%fs:0, %r11
+	not	%r11
+	cmp	%r11, %gs:CB_OWNER
+	jne	\slow
+	test	%r14, %r14
+	jz	\slow
+	cmp	GO_STACK_LO(%r14), %rsp
+	jb	\slow
+	cmp	GO_STACK_HI(%r14), %rsp
+	jae	\slow
+	mov	fentry_image + IMAGE_O_GOROUTINE(%rip), %r11d
+	mov	(%r14, %r11), %r11
+	test	%r11, %r11
+	jz	\slow
+	cmp	%r11, %gs:CB_GOROUTINE
+	jne	\slow
+	mov	GO_M(%r14), %r11
+	mov	GO_M_G0(%r11), %r11
+	mov	GO_SCHED_SP(%r11), %r11
+	mov	%rcx, -8(%r11)
+	.cfi_escape 0x10, 16, 2, 0x7b, 0x78	/* rip is at -8(%r11) */
+	mov	%rdx, -16(%r11)
+	mov	%rax, -24(%r11)
+	.endm
+	.macro RESTORE_GO
+	mov	-24(%r11), %rax
+	mov	-16(%r11), %rdx
+	mov	-8(%r11), %rcx
+	.cfi_register %rip, %rcx
+	.endm
+
+	/* The fast path; what is behind it is the slow one. */
+	.macro QUICK_GO exit
+	.if \exit
+	SAVE_GO	11f
+	cmpl	$0, %gs:CB_SYS_OPEN
+	jne	9f
+	RESERVE 16, 9f, %gs:, , CB_SYS_END
+	WRITE_RESULT -24(%r11)
+	.else
+	cmp	$SYSCALL_NUMBERS - 1, %rax
+	ja	8f
+	lea	fentry_syscalls(%rip), %r11
+	cmpb	$0, (%r11, %rax)
+	jne	11f
+8:	SAVE_GO	11f
+	RESERVE 64, 9f, %gs:, , CB_SYS_END
+	WRITE_SYSCALL -24(%r11), -16(%r11)
+	.endif
+	.cfi_remember_state
+	RESTORE_GO
+	notrack jmp *%rcx
+	.cfi_restore_state
+9:	RESTORE_GO
+11:
+	.endm
 
 	.macro GO_SYSCALL name, exit
 HIDDEN(\name)
@@ -78,6 +144,7 @@ HIDDEN(\name)
 	lea	fentry_slow_syscall(%rip), %r11
 	cmp	%r11, fentry_home_syscall(%rip)
 	jne	20f
+	QUICK_GO \exit
 	test	%r14, %r14
 	jz	1f
 	mov	fentry_image + IMAGE_O_GOROUTINE(%rip), %r11d

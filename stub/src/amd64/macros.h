@@ -184,6 +184,43 @@
 	.endm
 #endif
 
+#define OPEN_BIT 47
+#define SYSCALL_HEADER(words, exit) \
+	((FT_RECORD_BASE | FT_RECORD_OPEN | FT_REC_SYS << FT_RECORD_TYPE_SHIFT | (words) | (exit)) & 0xffffffff)
+
+	/* The header of a system call's record at rax, open; rcx is what closes it. */
+	.macro OPEN_SYSCALL words, exit
+	mov	$SYSCALL_HEADER(\words, \exit), %ecx
+	shl	$32, %rcx
+	or	%rdx, %rcx
+	mov	%rcx, (%rax)
+	btr	$OPEN_BIT, %rcx
+	.endm
+
+	/* The record of a system call's beginning, of 64 bytes at rax, with the time in rdx. ax and dx are where these registers
+	   have been saved. */
+	.macro WRITE_SYSCALL ax, dx
+	OPEN_SYSCALL 7, 0
+	mov	\ax, %rdx
+	mov	%rdx, 8(%rax)
+	mov	%rdi, 16(%rax)
+	mov	%rsi, 24(%rax)
+	mov	\dx, %rdx
+	mov	%rdx, 32(%rax)
+	mov	%r10, 40(%rax)
+	mov	%r8, 48(%rax)
+	mov	%r9, 56(%rax)
+	mov	%rcx, (%rax)
+	.endm
+
+	/* The same of its end, of 16 bytes. */
+	.macro WRITE_RESULT ax
+	OPEN_SYSCALL 1, FT_ID_EXIT
+	mov	\ax, %rdx
+	mov	%rdx, 8(%rax)
+	mov	%rcx, (%rax)
+	.endm
+
 	/* Go to hashed if blocks are found by thread pointer, to slow unless the block
 	   is this thread's. What a program that uses gs has there is no inverted
 	   thread pointer. */

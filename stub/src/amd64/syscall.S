@@ -18,10 +18,6 @@
 #define RED_ZONE 128
 #define SAVED (RED_ZONE + 24)
 
-#define HEADER_OF(words, exit) \
-	((FT_RECORD_BASE | FT_RECORD_OPEN | FT_REC_SYS << FT_RECORD_TYPE_SHIFT | (words) | (exit)) & 0xffffffff)
-#define OPEN_BIT 47
-
 /* from the way back to where a thunk makes a call that is not recorded, arch/amd64 */
 #define UNRECORDED 14
 
@@ -84,28 +80,9 @@ HIDDEN(\name)
 	END \name
 	.endm
 
-	/* The header of a record at rax, open; rcx is what closes it. */
-	.macro OPEN_RECORD words, exit
-	mov	$HEADER_OF(\words, \exit), %ecx
-	shl	$32, %rcx
-	or	%rdx, %rcx
-	mov	%rcx, (%rax)
-	btr	$OPEN_BIT, %rcx
-	.endm
-
 	.macro SYSCALL_ENTER pre, suf
 	RESERVE 64, 8f, \pre, \suf, CB_SYS_END
-	OPEN_RECORD 7, 0
-	mov	16(%rsp), %rdx
-	mov	%rdx, 8(%rax)
-	mov	%rdi, 16(%rax)
-	mov	%rsi, 24(%rax)
-	mov	8(%rsp), %rdx
-	mov	%rdx, 32(%rax)
-	mov	%r10, 40(%rax)
-	mov	%r8, 48(%rax)
-	mov	%r9, 56(%rax)
-	mov	%rcx, (%rax)
+	WRITE_SYSCALL 16(%rsp), 8(%rsp)
 	LEAVE_SYSCALL
 	.endm
 
@@ -113,10 +90,7 @@ HIDDEN(\name)
 	cmpl	$0, \pre\()CB_SYS_OPEN\suf
 	jne	8f
 	RESERVE 16, 8f, \pre, \suf, CB_SYS_END
-	OPEN_RECORD 1, FT_ID_EXIT
-	mov	16(%rsp), %rdx
-	mov	%rdx, 8(%rax)
-	mov	%rcx, (%rax)
+	WRITE_RESULT 16(%rsp)
 	LEAVE_SYSCALL
 	.endm
 
