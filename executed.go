@@ -219,6 +219,7 @@ func (e *executed) plan(p *Program, at uint64) (*patch.Plan, error) {
 	if p.Syscalls != nil {
 		o.Syscalls = &p.Syscalls
 	}
+	o.Execs = p.tellingExecs()
 	e.capturing.plan(p, &o)
 	plan, err := patch.New(p.File, p.Sites, o)
 	if !errors.Is(err, patch.ErrNoSites) {

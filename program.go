@@ -27,6 +27,7 @@ type Program struct {
 	Sites []record.Site
 	// Syscalls are its system calls, if they were asked for.
 	Syscalls []record.Syscall
+	execs    []record.Syscall // the same, of a Go program also if it was asked where that executes others
 	// Patched says that the program traces itself.
 	Patched bool
 	// Kept says that Sites are those of an earlier run, which have been kept.
@@ -125,6 +126,11 @@ func (p *Program) find(o record.Options) error {
 			p.Syscalls = []record.Syscall{} // none, but asked for
 		}
 	}
+	if p.execs = p.Syscalls; o.Execs && !o.Syscalls {
+		if p.execs, err = record.GoSyscalls(f, p.table); err != nil {
+			return err
+		}
+	}
 	if p.traceable() || o.Syscalls {
 		return nil
 	}
@@ -138,6 +144,14 @@ func (p *Program) find(o record.Options) error {
 	}
 	p.Untraced = fmt.Sprintf("none of its %d %s can be traced; fentry list -l says why", len(p.Sites), functions)
 	return nil
+}
+
+// tellingExecs is what a plan has the program tell a recorder by what it executes; nil: it does not.
+func (p *Program) tellingExecs() *[]record.Syscall {
+	if len(p.execs) == 0 {
+		return nil
+	}
+	return &p.execs
 }
 
 // traceable tells whether any function could be traced, whatever was asked for.

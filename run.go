@@ -123,7 +123,8 @@ type Options struct {
 // find is what is looked for in images.
 func (o *Options) find() record.Options {
 	calls := o.Syscalls || o.StackEvery > 0 && o.Plan.NoFunctions // where the kernel takes no stacks: sample
-	return record.Options{Plain: o.Plain, LibraryCalls: o.LibraryCalls, Syscalls: calls, Named: o.Plan.Select, GoRuntime: o.GoRuntime}
+	return record.Options{Plain: o.Plain, LibraryCalls: o.LibraryCalls, Syscalls: calls, Named: o.Plan.Select,
+		GoRuntime: o.GoRuntime, Execs: !o.NoInherit && session.CanFollow()}
 }
 
 // DefaultOverhead is the bound of what tracing adds to a program of which somebody who wants to see what it does need
@@ -394,6 +395,9 @@ func (r *run) planned() bool {
 func (r *run) plan(t patch.Target, pool string) error {
 	o := r.o.Plan
 	o.Target, o.Session = t, pool
+	if r.executed != nil {
+		o.Execs = r.p.tellingExecs()
+	}
 	if err := mapped.Guard(func() error { r.capturing.plan(r.p, &o); return nil }); err != nil {
 		return mapped.Named(r.p.Path, err)
 	}

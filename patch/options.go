@@ -169,6 +169,10 @@ type Options struct {
 	// nil: none. With them a plan need not trace any function.
 	Syscalls *[]record.Syscall
 
+	// Execs are the same system calls, of a Go program whose own code is to tell the recorder what it is about to execute; nil:
+	// it does not. None is recorded for that.
+	Execs *[]record.Syscall
+
 	// Only is the system calls that are recorded; the zero value: all.
 	Only SyscallSets
 	// StackEvery has the stack walked at the first event of a thread after it has run for so long; 0: it is not. At

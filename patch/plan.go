@@ -132,8 +132,11 @@ func New(f *elfio.File, sites []record.Site, o Options) (*Plan, error) {
 		return nil, err
 	}
 	p.choose(sites)
-	if o.Syscalls != nil {
+	switch {
+	case o.Syscalls != nil:
 		p.chooseSyscalls(*o.Syscalls)
+	case o.Execs != nil && p.golang != nil:
+		p.chooseSyscalls(slices.DeleteFunc(slices.Clone(*o.Execs), func(s record.Syscall) bool { return !executes(&s) }))
 	}
 	if err := p.Build(); err != nil {
 		return nil, err

@@ -166,6 +166,9 @@ func (l *layout) config() (config, image []byte, err error) {
 	if o.NoClock {
 		c.Flags |= stub.FlagNoClock
 	}
+	if p.tellsExecs() {
+		c.Flags |= stub.FlagExecs
+	}
 	if l.traced == 0 && p.bare() {
 		c.Flags |= stub.FlagFollow
 	}

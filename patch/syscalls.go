@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
@@ -110,8 +111,25 @@ func (p *Plan) stacks() (b [SyscallBytes]byte) {
 	return b
 }
 
+// executes reports whether Go's own code executes programs by a system call: it makes all that its packages ask for by one
+// instruction.
+func executes(s *record.Syscall) bool {
+	return s.Go && s.Number < 0 && strings.HasSuffix(s.Name, ".Syscall6")
+}
+
+// tellsExecs reports whether the recorder is told what a Go program is about to execute.
+func (p *Plan) tellsExecs() bool {
+	return p.Options.Execs != nil && p.golang != nil && slices.ContainsFunc(p.Syscalls, func(s Syscall) bool { return s.Moved() && executes(s.Syscall) })
+}
+
+// onlyExecs reports whether system calls move for that alone.
+func (p *Plan) onlyExecs() bool { return p.Options.Syscalls == nil }
+
 // recordsSyscalls reports whether any system call is recorded.
-func (p *Plan) recordsSyscalls() bool {
+func (p *Plan) recordsSyscalls() bool { return !p.onlyExecs() && p.movesSyscalls() }
+
+// movesSyscalls reports whether any system call moves.
+func (p *Plan) movesSyscalls() bool {
 	return slices.ContainsFunc(p.Syscalls, func(s Syscall) bool { return s.Moved() })
 }
 
@@ -158,10 +176,12 @@ func (l *layout) syscallAt(s *Syscall) uint64 { return l.syscalls + uint64(s.cop
 // addSyscalls lays out the copies.
 func (l *layout) addSyscalls() (err error) {
 	m, ok := l.p.m.(syscallMachine)
-	if !ok || !l.p.recordsSyscalls() && !l.p.servesLoader() {
+	if !ok || !l.p.movesSyscalls() && !l.p.servesLoader() {
 		return nil
 	}
-	if only := l.p.onlySyscalls(); !only.All() {
+	if only := l.p.onlySyscalls(); l.p.onlyExecs() {
+		l.filter = l.addFilter(SyscallSet{}) // none is recorded
+	} else if !only.All() {
 		l.filter = l.addFilter(only)
 	}
 	size, at := 0, l.end()
@@ -219,7 +239,7 @@ func (l *layout) appendSyscalls(dst []byte, m syscallMachine) ([]byte, error) {
 	var err error
 	for s, b := range l.syscallCopies(&err) {
 		enter, some, exit := l.syscallRoutines(s.Go)
-		if s.Number < 0 && !only.All() {
+		if s.Number < 0 && (l.p.onlyExecs() || !only.All()) {
 			enter = some
 		}
 		var r enterExit

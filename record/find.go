@@ -32,6 +32,8 @@ type Options struct {
 	LibraryCalls bool
 	// Syscalls is whether the image's system calls are asked for as well, see [Syscalls]; Find has only functions.
 	Syscalls bool
+	// Execs is whether it is asked where Go programs execute others, see [Syscalls], too.
+	Execs bool
 	// GoRuntime includes the functions of Go's runtime itself.
 	GoRuntime bool
 	// XRayExits includes the exit sleds of xray_instr_map, as sites with the reason xray-exit.

@@ -88,6 +88,14 @@ func Syscalls(f *elfio.File, symbols *symbol.Table) ([]Syscall, error) {
 	return out, nil
 }
 
+// GoSyscalls is the same for Go programs; others have none.
+func GoSyscalls(f *elfio.File, symbols *symbol.Table) ([]Syscall, error) {
+	if !golang.Is(f) {
+		return nil, nil
+	}
+	return Syscalls(f, symbols)
+}
+
 // goFuncs are a program's functions, Go's as its own table has them, which stripped programs have, too.
 func goFuncs(list []symbol.Func, im *golang.Image) []symbol.Func {
 	all := make([]symbol.Func, 0, len(im.Funcs)+len(list))

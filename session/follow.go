@@ -74,6 +74,7 @@ func (f *follower) handle(r *drain.Request) uint32 {
 		return drain.Failed
 	}
 	var err error
+	tells := r.Kind == format.AskPlace && r.Argument != 0 // a Go program, whose own code tells: there need be no other
 	switch r.Kind {
 	case format.AskPlace:
 		r.Argument, err = f.hooks.Place(pid)
@@ -82,9 +83,11 @@ func (f *follower) handle(r *drain.Request) uint32 {
 	default:
 		return f.executes(pid, r.Argument)
 	}
-	if err != nil {
+	if err != nil && !tells {
 		exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 		f.o.Left(exe, fmt.Errorf("programs that it executes are not followed: %w", err))
+	}
+	if err != nil {
 		return drain.Failed
 	}
 	return drain.Done

@@ -182,7 +182,6 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	signals, unwatch := watch(s.in)
 	defer unwatch()
 
-	s.tellFrequency()
 	s.beginInfo()
 	s.tellFrequency()
 	s.openDoor()

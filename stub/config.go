@@ -34,13 +34,14 @@ const (
 	FlagQuiet      = format.FlagQuiet      // no messages on standard error
 	FlagNoClock    = format.FlagNoClock    // events have sequence numbers, no times; must agree with Image.NoClock
 	FlagFollow     = format.FlagFollow     // nothing of the program is traced, only what it executes
+	FlagExecs      = format.FlagExecs      // a Go program's own code says what it executes; x86-64 only
 )
 
 // Config is the runtime's configuration for a process, common to all images: the contents of its symbol
 // fentry_config.
 type Config struct {
 	Mode      uint32 // ModeGraph, ModeFunction, ModeProfile or ModeCount; must agree with the routines the thunks call
-	Flags     uint32 // FlagNoRecorder, FlagNoFile, FlagQuiet, FlagNoClock, FlagFollow
+	Flags     uint32 // FlagNoRecorder, FlagNoFile, FlagQuiet, FlagNoClock, FlagFollow, FlagExecs
 	Depth     uint32 // deeper calls are not recorded; 0: no limit
 	Policy    uint32 // what to do if there is no room for events: trace.Policy
 	Threshold uint64 // ns; shorter calls are not recorded, 0: all are

@@ -378,4 +378,5 @@ var Flags = []Value{
 	{"QUIET", 4, "no messages"},
 	{"NO_CLOCK", 8, "events have sequence numbers in place of times"},
 	{"FOLLOW", 16, "nothing of the program is traced, only what it executes: it is not in the trace"},
+	{"EXECS", 32, "a Go program's own code tells the recorder what it is about to execute"},
 }

@@ -183,7 +183,8 @@ var Requests = []Value{
 		"is the argument. With the answer `DONE` the argument is 0, the file stays, or a descriptor of the recorder " +
 		"and, in the high half, the low half of the inode of the file that it is"},
 	{"PLACE", 3, "say where the process is to map a page of code, so that it is asked before a program is executed. With " +
-		"the answer `DONE` the argument is its address"},
+		"the answer `DONE` the argument is its address. If it was not 0, a Go program's own code asks by itself, and there " +
+		"need be no other"},
 	{"FOLLOW", 4, "have the process ask before it executes a program: the argument is the address of two words in its " +
 		"memory, those of the routine that asks and of the page"},
 	{"EXEC", 5, "trace the program that a thread of the process is about to execute: the argument is the address, in its " +

@@ -30,6 +30,7 @@
 #define FLAG_QUIET                 4            /* no messages */
 #define FLAG_NO_CLOCK              8            /* events have sequence numbers in place of times */
 #define FLAG_FOLLOW                16           /* nothing of the program is traced, only what it executes: it is not in the trace */
+#define FLAG_EXECS                 32           /* a Go program's own code tells the recorder what it is about to execute */
 
 /* bits of a function's switch */
 #define SWITCH_ON                  1            /* calls are traced; derived: the process is armed, and no other bit but SLOW and ACTS is set */

@@ -82,7 +82,7 @@
 /* values of H_REQUEST_KIND */
 #define FT_ASK_NEW_IMAGE           1            /* open the file of the image that the process runs, whose id is the argument, so its symbols can be read later */
 #define FT_ASK_LIBRARY             2            /* say which file takes the place of one that the dynamic loader has just opened, as the descriptor that is the argument. With the answer `DONE` the argument is 0, the file stays, or a descriptor of the recorder and, in the high half, the low half of the inode of the file that it is */
-#define FT_ASK_PLACE               3            /* say where the process is to map a page of code, so that it is asked before a program is executed. With the answer `DONE` the argument is its address */
+#define FT_ASK_PLACE               3            /* say where the process is to map a page of code, so that it is asked before a program is executed. With the answer `DONE` the argument is its address. If it was not 0, a Go program's own code asks by itself, and there need be no other */
 #define FT_ASK_FOLLOW              4            /* have the process ask before it executes a program: the argument is the address of two words in its memory, those of the routine that asks and of the page */
 #define FT_ASK_EXEC                5            /* trace the program that a thread of the process is about to execute: the argument is the address, in its memory, of the path (8 bytes), the directory's descriptor (4), the flags of execveat (4) and the thread's id (4) */
 #define FT_ASK_DUMP                6            /* write what a flight recorder has: the argument is the id, in the trace, of the function whose call asks. With the answer the events up to now are copied, or will not be */

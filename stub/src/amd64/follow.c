@@ -10,6 +10,7 @@
    instructions that load the call's number. It knows where they are, and its way of writing
    to code makes none writable here, for a moment, as some systems forbid. What they jump to
    has to be near them, so it is a page of this process, and what is on it the recorder's. */
+#include "configuration.h"
 #include "exec.h"
 #include "process.h"
 #include "request.h"
@@ -72,7 +73,7 @@ hidden void follow_programs(u64 *sp, int again)
 	if (source.kind != POOL)
 		return;
 	struct exec_hook hook = { (u64)fentry_exec, 0 };
-	if (asked(request_value(FT_ASK_PLACE, 0, &hook.page)) != FT_ANSWER_DONE)
+	if (asked(request_value(FT_ASK_PLACE, (fentry_config.flags & FLAG_EXECS) != 0, &hook.page)) != FT_ANSWER_DONE)
 		return;
 	i64 r = sys(SYS_mmap, hook.page, page_size, PROT_CODE, MAP_PRIVATE_ | MAP_ANON | MAP_FIXED_NOREPLACE_, -1, 0);
 	if (failed(r))

@@ -71,6 +71,9 @@ fentry_go_slow:
 /* from the way back to where a thunk makes a call that is not recorded, arch/amd64 */
 #define UNRECORDED	14
 
+#define NR_EXECVE	59
+#define NR_EXECVEAT	322
+
 	/* To slow, with all as it was, unless the thread's newest event is of the goroutine that runs, which is on its stack. Then
 	   r11 is where registers have been saved. */
 	.macro SAVE_GO slow
@@ -133,18 +136,8 @@ fentry_go_slow:
 11:
 	.endm
 
-	.macro GO_SYSCALL name, exit
-HIDDEN(\name)
-\name:
-	.cfi_startproc
-	.cfi_def_cfa %rsp, 0
-	.cfi_register %rip, %rcx
-	testb	$1 + \exit, fentry_syscalls_on(%rip)	/* SYSCALLS_BEGINS, SYSCALLS_ENDS */
-	jz	20f
-	lea	fentry_slow_syscall(%rip), %r11
-	cmp	%r11, fentry_home_syscall(%rip)
-	jne	20f
-	QUICK_GO \exit
+	/* To where there is room for C, with struct sysregs at the stack pointer, and back. */
+	.macro TO_C
 	test	%r14, %r14
 	jz	1f
 	mov	fentry_image + IMAGE_O_GOROUTINE(%rip), %r11d
@@ -180,10 +173,8 @@ HIDDEN(\name)
 	.cfi_escape 0x10, 16, 3, 0x76, 0xc0, 0	/* rip is at 64(%rbp), and rbp at 8(%rbp) */
 	.cfi_escape 0x10, 6, 2, 0x76, 8
 	cld
-	mov	%rsp, %rdi
-	mov	$\exit, %esi
-	mov	%r14, %rdx
-	call	fentry_slow_go_syscall
+	.endm
+	.macro FROM_C
 	lea	8(%rsp), %rsp
 	pop	%rbp
 	pop	%r11
@@ -200,6 +191,30 @@ HIDDEN(\name)
 	pop	%rax
 	mov	(%r11), %rsp
 	.cfi_def_cfa %rsp, 0
+	.endm
+
+	.macro GO_SYSCALL name, exit
+HIDDEN(\name)
+\name:
+	.cfi_startproc
+	.cfi_def_cfa %rsp, 0
+	.cfi_register %rip, %rcx
+	testb	$1 + \exit, fentry_syscalls_on(%rip)	/* SYSCALLS_BEGINS, SYSCALLS_ENDS */
+	jz	20f
+	lea	fentry_slow_syscall(%rip), %r11
+	cmp	%r11, fentry_home_syscall(%rip)
+	jne	20f
+	QUICK_GO \exit
+	TO_C
+	mov	%rsp, %rdi
+	mov	$\exit, %esi
+	mov	%r14, %rdx
+	call	fentry_slow_go_syscall
+	.if \exit == 0
+	mov	%rsp, %rdi
+	call	fentry_go_executes
+	.endif
+	FROM_C
 	notrack jmp *%rcx
 20:
 	.if \exit == 0
@@ -213,18 +228,27 @@ HIDDEN(\name)
 	GO_SYSCALL fentry_go_syscall_enter, 0
 	GO_SYSCALL fentry_go_syscall_exit, 1
 
-/* A system call whose number is known only now, where some are recorded. */
+/* A system call whose number is known only now, where some are recorded, or none. The recorder is told of what is executed. */
 HIDDEN(fentry_go_some_syscall_enter)
 fentry_go_some_syscall_enter:
 	.cfi_startproc
 	.cfi_def_cfa %rsp, 0
 	.cfi_register %rip, %rcx
 	cmp	$SYSCALL_NUMBERS - 1, %rax
-	ja	1f
+	ja	4f
 	bt	%rax, fentry_syscall_filter(%rip)
 	jc	fentry_go_syscall_enter
-1:	lea	UNRECORDED(%rcx), %rcx
+	cmp	$NR_EXECVE, %eax
+	je	3f
+	cmp	$NR_EXECVEAT, %eax
+	je	3f
+4:	lea	UNRECORDED(%rcx), %rcx
 	notrack jmp *%rcx
+3:	TO_C
+	mov	%rsp, %rdi
+	call	fentry_go_executes
+	FROM_C
+	jmp	4b
 	.cfi_endproc
 	.size	fentry_go_some_syscall_enter, . - fentry_go_some_syscall_enter
 
