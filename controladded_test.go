@@ -4,6 +4,8 @@ package fentry_test
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/fentry-dev/fentry"
@@ -49,4 +51,81 @@ func TestControlAdded(t *testing.T) {
 			{"set_ftrace_filter =", 0, map[string]int{"other": 1}},
 		}, "-O0")
 	})
+}
+
+// What is done at calls is done at those of functions, too, that were not chosen when the recording began.
+func TestControlAddedDoing(t *testing.T) {
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startControlled(t, attached, ofFunctions(t, "outer"), "-fpatchable-function-entry=5", "-g")
+			c.control("set_ftrace_filter += middle:traceoff")
+			c.do("work 1")
+			if got := c.control("tracing_on"); got != "0" {
+				t.Errorf("tracing_on is %q behind middle:traceoff", got)
+			}
+			c.control("trigger =; tracing_on = 1; arguments = leaf@arg1/d; results = other")
+			c.do("work 8")
+			if _, err := c.ask("arguments = nobody"); err == nil {
+				t.Error("arguments of nobody")
+			}
+			got := c.calls()
+			for name, n := range map[string]uint64{"outer": 9, "leaf": 24, "other": 8, "middle": 0} {
+				if got[name] != n {
+					t.Errorf("%s: %d calls, want %d", name, got[name], n)
+				}
+			}
+		})
+	}
+}
+
+// What is added and taken away again and again is put into a process once, and the recorder remembers it once.
+func TestControlAddedAgain(t *testing.T) {
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startControlled(t, attached, ofFunctions(t, "outer"), "-fpatchable-function-entry=5")
+			look := func() string {
+				maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", c.pid))
+				if err != nil {
+					t.Fatal(err)
+				}
+				fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", c.pid))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return fmt.Sprintf("%d mappings, %d descriptors; filter %q",
+					strings.Count(string(maps), "\n"), len(fds), c.control("set_ftrace_filter"))
+			}
+			own := func() int { // some come and go
+				fds, err := os.ReadDir("/proc/self/fd")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return len(fds)
+			}
+			const times, some = 100, 20
+			first, had := "", own()
+			for i := range times {
+				c.control("set_ftrace_filter += leaf other")
+				c.control("settle")
+				c.do("work 1")
+				c.control("set_ftrace_filter -= other, leaf")
+				c.control("settle")
+				c.do("work 1")
+				if now := look(); i == 0 {
+					first = now
+				} else if now != first {
+					t.Fatalf("%d times: %s; once: %s", i+1, now, first)
+				}
+			}
+			if has := own(); has > had+some {
+				t.Errorf("the recorder has %d descriptors, and had %d", has, had)
+			}
+			got := c.calls()
+			for name, n := range map[string]uint64{"outer": 2 * times, "leaf": 3 * times, "other": times, "middle": 0} {
+				if got[name] != n {
+					t.Errorf("%s: %d calls, want %d", name, got[name], n)
+				}
+			}
+		})
+	}
 }

@@ -112,6 +112,9 @@ func (s *session) doing(setting string, v word) (d doing, wrong *ControlError) {
 	}
 	matched := false
 	images := s.switchable()
+	if err := s.withMore(images, []string{what.Functions}); err != nil {
+		return d, &ControlError{v.at, err.Error()}
+	}
 	for image := range images {
 		acts, err := what.Of(image)
 		if errors.As(err, &at) {

@@ -5,6 +5,8 @@ package session
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
@@ -70,9 +72,8 @@ func (c *command) adds() bool {
 	return (c.op.text == "=" || c.op.text == "+=") && (c.name.text == "set_ftrace_filter" || c.name.text == "set_graph_function")
 }
 
-// withMore adds to images those of functions that commands name and that have not been planned. The caller has the lock.
-func (s *session) withMore(images map[trace.ImageID]int, cs []command) (map[trace.ImageID]int, *ControlError) {
-	var patterns []string
+// patternsOf are the patterns of commands that can have more functions recorded.
+func patternsOf(cs []command) (patterns []string) {
 	for i := range cs {
 		for _, v := range cs[i].values {
 			if cs[i].adds() && ftraceCommand.FindString(v.text) == "" {
@@ -80,18 +81,24 @@ func (s *session) withMore(images map[trace.ImageID]int, cs []command) (map[trac
 			}
 		}
 	}
+	return patterns
+}
+
+// withMore adds to images those of functions that patterns choose and that have not been planned, and of those that were added
+// before. The caller has the lock.
+func (s *session) withMore(images map[trace.ImageID]int, patterns []string) error {
 	added := s.setting.now.added
 	if added == nil {
-		return images, nil
+		return nil
 	}
 	if s.o.More != nil && len(patterns) > 0 {
-		for image := range images {
+		for _, image := range slices.Sorted(maps.Keys(images)) {
 			if added.has(image) {
 				continue
 			}
 			a, err := s.o.More(image, patterns)
 			if err != nil {
-				return nil, &ControlError{cs[0].name.at, err.Error()}
+				return err
 			}
 			if a != nil {
 				added.all = append(added.all, a)
@@ -103,7 +110,7 @@ func (s *session) withMore(images map[trace.ImageID]int, cs []command) (map[trac
 			images[a.Image] = a.Sites
 		}
 	}
-	return images, nil
+	return nil
 }
 
 // withRoots is what is chosen, and graph roots: whoever names one that was not planned wants it recorded.
@@ -166,7 +173,7 @@ func (s *session) addTo(p procfs.Process, a *Addition) error {
 		if err != nil {
 			return err
 		}
-		err = at.Add(p.Pid, m)
+		err = at.Add(p.Pid, uint64(a.Of), m)
 		var taken *tracee.TakenError
 		if errors.As(err, &taken) && tries < placeTries {
 			room = taken.Room

@@ -68,6 +68,12 @@ func (c choice) with(op string, rules []rule) choice {
 	switch {
 	case op == "=":
 		return choice{rules: rules, only: len(rules) > 0}
+	}
+	// Of two rules with a pattern the later one says all.
+	c.rules = slices.DeleteFunc(slices.Clone(c.rules), func(was rule) bool {
+		return slices.ContainsFunc(rules, func(r rule) bool { return r.pattern == was.pattern })
+	})
+	switch {
 	case c.of != nil:
 		// What patterns add to, or take away from, a set of somebody else's.
 		return choice{rules: slices.Concat(c.rules, rules), only: c.only, of: c.of}
@@ -621,9 +627,9 @@ func (s *session) set(cs []command) (answer string, err *ControlError) {
 	if s.end.winding.Load() {
 		return "", &ControlError{cs[0].name.at, ErrOver.Error()}
 	}
-	images, err := s.withMore(s.switchable(), cs)
-	if err != nil {
-		return "", err
+	images := s.switchable()
+	if err := s.withMore(images, patternsOf(cs)); err != nil {
+		return "", &ControlError{cs[0].name.at, err.Error()}
 	}
 	defer s.did(false) // if it is not applied
 	to, clear, paused := s.setting.now, false, false

@@ -14,9 +14,9 @@ import (
 // They are put into a process as libraries are: with memory and a runtime of their own, which joins the one that is there. That
 // one is at work now. So the thread that is made to start it must not be in the middle of the runtime's code.
 
-// Add puts a plan of more functions of its program into a process. If something is where it is to be, the error is a
-// TakenError, and the process is as it was.
-func (a *Attachment) Add(pid int, m *patch.Memory) error {
+// Add puts a plan of more functions of an image into a process: of a library that was attached to, or of its program. If
+// something is where it is to be, the error is a TakenError, and the process is as it was.
+func (a *Attachment) Add(pid int, of uint64, m *patch.Memory) error {
 	ts, err := openThreads(pid)
 	if err != nil {
 		return err
@@ -24,7 +24,17 @@ func (a *Attachment) Add(pid int, m *patch.Memory) error {
 	defer ts.close()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.add(ts, []*image{{m: m, bias: auxValue(ts.aux, atEntry) - m.OrigEntry, beside: true}}, -1)
+	im := &image{m: m, bias: auxValue(ts.aux, atEntry) - m.OrigEntry, beside: true}
+	ms, err := ts.maps()
+	if err != nil {
+		return err
+	}
+	for _, o := range a.images {
+		if l := o.library; l != nil && o.m.Running != nil && o.m.Running.Image == of && !o.beside && l.in(ms) {
+			im.library, im.bias = l, o.bias
+		}
+	}
+	return a.add(ts, []*image{im}, -1)
 }
 
 // Has tells whether a process has an image.

@@ -66,7 +66,7 @@ func (a *Attachment) Detach(int) (time.Duration, error) { return 0, errNoAttach 
 func Injected(int, ...*patch.Memory) (*Attachment, error) { return nil, errNoAttach }
 
 // Add puts a plan of more functions of its program into a process.
-func (a *Attachment) Add(int, *patch.Memory) error { return errNoAttach }
+func (a *Attachment) Add(int, uint64, *patch.Memory) error { return errNoAttach }
 
 // Has tells whether a process has an image.
 func (r *Runtime) Has(uint64) bool { return false }
