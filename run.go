@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -562,6 +563,9 @@ func (r *run) plannedNames(id trace.ImageID) *names.Table {
 		return nil
 	}
 	t := planTable(p, plan)
+	if plan.Options.Addition != nil { // the image that these are functions of names the others
+		t.Funcs = slices.DeleteFunc(t.Funcs, func(f names.Func) bool { return f.ID == 0 })
+	}
 	t.Captures = r.doings.told(id, t.Captures)
 	return t
 }
