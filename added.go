@@ -4,8 +4,11 @@ package fentry
 
 import (
 	"errors"
+	"os"
+	"slices"
 	"sync"
 
+	"github.com/fentry-dev/fentry/internal/machine"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
@@ -62,32 +65,72 @@ func (r *run) more(of trace.ImageID, patterns []string) (a *session.Addition, er
 		return nil, nil // as who looks each of them up will say
 	}
 	err = mapped.Guard(func() error {
-		a, err = r.added.more(of, p, plan, choose.In(plan.Options.Path))
+		a, err = r.added.beside(of, p, plan, choose.In(plan.Options.Path))
 		return err
 	})
 	return a, err
 }
 
-func (a *added) more(of trace.ImageID, p *Program, plan *patch.Plan, choose *record.Filter) (*session.Addition, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// moreOf does so in a library without a plan, if it is named in front of a pattern.
+func (r *run) moreOf(path string, f *os.File, at uint64, patterns []string) (a *session.Addition, err error) {
+	patterns = slices.DeleteFunc(slices.Clone(patterns), func(p string) bool { return !record.OfImage(p, path) })
+	choose, err := record.NewFilter(patterns, nil)
+	if host, ok := machine.Host(); !ok || len(patterns) == 0 || err != nil || !isLibrary(f, host.ELF) {
+		return nil, nil
+	}
+	m, err := mapped.MapFD(int(f.Fd()), path)
+	if err != nil {
+		return nil, err
+	}
+	p := &Program{Path: path, symbols: r.o.Symbols, mapped: m}
+	p.symbols.Path = ""
+	err = mapped.Guard(func() error {
+		find := r.o.find()
+		find.Syscalls, find.LibraryCalls, find.Named = false, false, choose
+		if err := p.find(find); err != nil || p.Patched || p.Untraced != "" {
+			return err
+		}
+		o := r.o.Plan
+		o.Path, o.At = path, at
+		a, err = r.added.add(&addedPlan{program: p, options: o}, nil, choose.In(path).MatchSite)
+		return err
+	})
+	if a == nil {
+		p.Close()
+	}
+	return a, err
+}
+
+// beside plans functions beside a plan.
+func (a *added) beside(of trace.ImageID, p *Program, plan *patch.Plan, choose *record.Filter) (*session.Addition, error) {
+	x := &addedPlan{of: of, program: p, options: plan.Options}
 	before, next := []*patch.Plan{plan}, plan.AddedEnd()+addedApart
-	for _, x := range a.all {
-		if x.of == of {
-			before, next = append(before, x.plan), x.next
+	a.mu.Lock()
+	for _, o := range a.all {
+		if o.of == of {
+			before, next = append(before, o.plan), o.next
 		}
 	}
+	a.mu.Unlock()
 	is := choose.MatchSite
-	if asked := patch.NewAddition(before, p.Sites, is); asked == nil {
+	if patch.NewAddition(before, p.Sites, is) == nil {
 		return nil, nil
-	} else if len(before) > mostAdded {
+	}
+	if len(before) > mostAdded {
 		is = func(*record.Site) bool { return true }
 	}
-	x := &addedPlan{of: of, program: p, options: plan.Options, ats: make(map[uint64]*patch.Memory)}
+	x.options.At = next
+	return a.add(x, before, is)
+}
+
+// add plans functions that others do not have.
+func (a *added) add(x *addedPlan, before []*patch.Plan, is func(*record.Site) bool) (*session.Addition, error) {
 	o := &x.options
-	o.Addition = patch.NewAddition(before, p.Sites, is)
+	if o.Addition = patch.NewAddition(before, x.program.Sites, is); o.Addition == nil {
+		return nil, nil
+	}
 	o.Target, o.Running, o.Copy, o.Bare, o.First, o.Syscalls = patch.Process, true, true, false, nil, nil
-	m, err := x.memory(next)
+	m, err := x.memory(o.At)
 	if errors.Is(err, patch.ErrNoSites) || errors.Is(err, patch.ErrRunning) {
 		return nil, nil
 	}
@@ -95,13 +138,24 @@ func (a *added) more(of trace.ImageID, p *Program, plan *patch.Plan, choose *rec
 		return nil, err
 	}
 	x.next = m.RXAddr + uint64(len(m.RX)) + addedApart
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.all = append(a.all, x)
 	return &session.Addition{
-		Of: of, Image: trace.ImageID(x.plan.ImageID), Sites: x.plan.Traced(), Memory: func(at uint64) (m *patch.Memory, err error) {
+		Of: x.of, Image: trace.ImageID(x.plan.ImageID), Sites: x.plan.Traced(), Memory: func(at uint64) (m *patch.Memory, err error) {
 			err = mapped.Guard(func() error { m, err = x.memory(at); return err })
 			return m, err
 		},
 	}, nil
+}
+
+// close gives back the libraries.
+func (a *added) close() {
+	for _, x := range a.all {
+		if x.of == 0 {
+			x.program.Close()
+		}
+	}
 }
 
 // addedApart is what is left free behind what was added.
@@ -126,7 +180,7 @@ func (x *addedPlan) memory(at uint64) (*patch.Memory, error) {
 	}
 	if x.plan == nil {
 		x.plan = plan
-		x.ats[0] = m
+		x.ats = map[uint64]*patch.Memory{0: m}
 	}
 	x.ats[at] = m
 	return m, nil

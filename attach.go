@@ -79,6 +79,7 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 		return nil, err
 	}
 	r := &run{o: o, executed: a}
+	defer r.added.close()
 	if !o.NoInherit && o.Live == nil { // whoever looks at a recording knows of what was attached to
 		r.followed = newExecuted(&o)
 		r.followed.capturing = a.capturing

@@ -257,6 +257,7 @@ func (p *Program) run(ctx context.Context, cmd *exec.Cmd, o Options, plans *plan
 		}
 	}
 	defer r.executed.close()
+	defer r.added.close()
 	if r.libraries, err = newLibraries(p, &o, r.executed != nil); err != nil {
 		return nil, err
 	}
@@ -520,7 +521,7 @@ func (r *run) controlled(so *session.Options) {
 	so.Pipe, so.Keeper = r.o.Pipe, r.o.Keeper
 	r.doings = &doings{r: r, l: t, notes: make(captureNotes), asked: make(captureNotes)}
 	if !r.o.NoPtrace && !r.emulated {
-		so.More = r.more
+		so.More, so.MoreOf = r.more, r.moreOf
 	}
 	so.Doing, so.Did = r.doings.understand, r.doings.did
 	so.Match, so.Flat, so.Depth, so.Threshold = t.match, r.o.Plan.Flat, r.o.Plan.Depth, r.o.Plan.Threshold

@@ -17,12 +17,16 @@ import (
 type Addition struct {
 	sites map[uint64]bool   // by address
 	nops  map[uint64][]byte // what others have made of profiling calls of these functions
+	first bool              // there are no others
 }
+
+// beside tells whether a plan is put into an image beside others.
+func (a *Addition) beside() bool { return a != nil && !a.first }
 
 // NewAddition adds the functions, of those of a plan and its image, that a function chooses. It leaves out those that a plan
 // traces already, and those that cannot be added. The plans are of the same sites. It returns nil if there are none.
 func NewAddition(before []*Plan, sites []record.Site, chooses func(*record.Site) bool) *Addition {
-	a := &Addition{sites: make(map[uint64]bool), nops: make(map[uint64][]byte)}
+	a := &Addition{sites: make(map[uint64]bool), nops: make(map[uint64][]byte), first: len(before) == 0}
 	for i := range sites {
 		if s := &sites[i]; Addable(s) && chooses(s) {
 			a.sites[s.Addr] = true

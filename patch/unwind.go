@@ -70,7 +70,7 @@ func (l *layout) unwind() error {
 		l.rx, debug = moved.EhFrame, moved.DebugFrame
 		l.made(piece{name: ".fentry.frames", addr: at, align: 8, owner: nobody})
 	}
-	if p.Options.Addition != nil {
+	if p.Options.Addition.beside() {
 		hdr, err = ehframe.NewHeader(p.file, l.align(4), 0, moved.Entries, extra)
 	} else if copied != nil {
 		hdr, err = copied.header(p.file, l.align(4), moved.Entries, extra)
@@ -82,7 +82,7 @@ func (l *layout) unwind() error {
 	}
 	at = l.add(piece{name: ".fentry.eh_frame_hdr", size: uint64(len(hdr)), align: 4, owner: nobody, ready: hdr})
 	l.ehFrameHdr = [2]uint64{at, uint64(len(hdr))}
-	if l.p.Options.Running && l.p.flavour().hides() && l.p.Options.Addition == nil {
+	if l.p.Options.Running && l.p.flavour().hides() && !l.p.Options.Addition.beside() {
 		if err := l.redirect(hdr, at); err != nil {
 			return err
 		}
@@ -257,7 +257,7 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 		return nil, l.appendFrames(to, at, l.copiedFrames(table, nil, &err), &err, ehframe.Rules{})
 	}
 	rules, readers, variants := l.p.m.callers(), l.readers(), l.variants()
-	if l.p.Options.Addition != nil { // the image's own entries have the rule
+	if l.p.Options.Addition.beside() { // the image's own entries have the rule
 		return nil, l.appendFrames(to, at, l.copiedFrames(table, variants, &err), &err, rules)
 	}
 	fdes := table.All()

@@ -106,6 +106,12 @@ func (f *Filter) Names(name string) bool {
 // Chooses reports whether patterns include functions, rather than leave some out of all.
 func (f *Filter) Chooses() bool { return f != nil && len(f.include.rules) > 0 }
 
+// OfImage reports whether a pattern is for functions of certain images, and the image at a path is one of them.
+func OfImage(pattern, path string) bool {
+	image, _, err := cutImage(strings.TrimPrefix(pattern, "!"))
+	return err == nil && image != "" && MatchImage(image, path)
+}
+
 // ChoosesImages reports whether a pattern is for functions of some images only.
 func (f *Filter) ChoosesImages() bool { return f != nil && f.include.imaged }
 

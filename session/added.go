@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
@@ -24,33 +25,35 @@ import (
 // An Addition is a plan of more functions of an image.
 type Addition struct {
 	Image trace.ImageID // which these are, as they are an image of their own
-	Of    trace.ImageID // which they are functions of
+	Of    trace.ImageID // which they are functions of; 0: no plan was of that
 	Sites int           // how many they are
 	// Memory returns the plan for a place, as an address of the image; 0: where most processes have room.
 	Memory func(at uint64) (*patch.Memory, error)
+
+	library string // the key of that which they are in; "": the program
 }
 
 // additions are those of a session.
 type additions struct {
 	all  []*Addition
-	made []*patch.Memory // plans that have been put into a process
+	made []tracee.Plan // what has been put into a process
 }
 
-// has tells whether an image is one of them.
-func (a *additions) has(image trace.ImageID) bool {
+// find returns what an image is; nil: none of these.
+func (a *additions) find(image trace.ImageID) *Addition {
 	if a == nil {
-		return false
+		return nil
 	}
 	for _, x := range a.all {
 		if x.Image == image {
-			return true
+			return x
 		}
 	}
-	return false
+	return nil
 }
 
-// memories are the plans that processes can have.
-func (a *additions) memories() []*patch.Memory {
+// plans are what processes can have.
+func (a *additions) plans() []tracee.Plan {
 	if a == nil {
 		return nil
 	}
@@ -58,13 +61,10 @@ func (a *additions) memories() []*patch.Memory {
 }
 
 // use notes that processes have a plan.
-func (a *additions) use(m *patch.Memory) {
-	for _, o := range a.made {
-		if o == m {
-			return
-		}
+func (a *additions) use(p tracee.Plan) {
+	if !slices.Contains(a.made, p) {
+		a.made = append(a.made, p)
 	}
-	a.made = append(a.made, m)
 }
 
 // adds tells whether a command can have functions recorded that were not before.
@@ -92,22 +92,86 @@ func (s *session) withMore(images map[trace.ImageID]int, patterns []string) erro
 		return nil
 	}
 	if s.o.More != nil && len(patterns) > 0 {
-		for _, image := range slices.Sorted(maps.Keys(images)) {
-			if added.has(image) {
-				continue
-			}
-			a, err := s.o.More(image, patterns)
-			if err != nil {
-				return err
-			}
-			if a != nil {
-				added.all = append(added.all, a)
-			}
+		if err := s.more(images, patterns); err != nil {
+			return err
 		}
 	}
 	for _, a := range added.all {
-		if _, ok := images[a.Of]; ok {
+		if _, ok := images[a.Of]; ok || a.Of == 0 {
 			images[a.Image] = a.Sites
+		}
+	}
+	return nil
+}
+
+// more has functions planned.
+func (s *session) more(images map[trace.ImageID]int, patterns []string) error {
+	added, planned := s.setting.now.added, make(map[uint64]string)
+	if s.attached != nil {
+		for _, p := range s.attached.all {
+			if p.at != nil {
+				maps.Copy(planned, p.at.Libraries())
+			}
+		}
+	}
+	for _, image := range slices.Sorted(maps.Keys(images)) {
+		of := added.find(image)
+		if of != nil && of.Of != 0 {
+			continue
+		}
+		a, err := s.o.More(image, patterns)
+		if err != nil {
+			return err
+		}
+		if a == nil {
+			continue
+		}
+		if a.library = planned[uint64(image)]; of != nil {
+			a.library = of.library
+		}
+		added.all = append(added.all, a)
+	}
+	if s.o.MoreOf == nil || !slices.ContainsFunc(patterns, func(p string) bool { return strings.Contains(p, ":") }) {
+		return nil
+	}
+	seen := make(map[string]bool)
+	for _, a := range added.all {
+		seen[a.library] = true
+	}
+	for _, key := range planned {
+		seen[key] = true
+	}
+	for _, p := range s.changeable() {
+		if err := s.moreLibraries(p.Pid, seen, patterns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moreLibraries has functions planned of libraries that are mapped and that no plan is of.
+func (s *session) moreLibraries(pid int, seen map[string]bool, patterns []string) error {
+	all, err := tracee.MappedLibraries(pid)
+	if err != nil {
+		return nil // it ends
+	}
+	for _, l := range all {
+		if seen[l.Key()] {
+			continue
+		}
+		seen[l.Key()] = true
+		f, err := l.Open()
+		if err != nil {
+			continue
+		}
+		a, err := s.o.MoreOf(l.Path, f, l.At, patterns)
+		f.Close()
+		if err != nil {
+			return err
+		}
+		if a != nil {
+			a.library = l.Key()
+			s.setting.now.added.all = append(s.setting.now.added.all, a)
 		}
 	}
 	return nil
@@ -140,14 +204,15 @@ func (s *session) addIn(r *tracee.Runtime, p procfs.Process, to *settings) error
 	}
 	did := false
 	for _, a := range to.added.all {
-		if !r.Has(uint64(a.Of)) || r.Has(uint64(a.Image)) {
+		if a.Of != 0 && !r.Has(uint64(a.Of)) || r.Has(uint64(a.Image)) {
 			continue
 		}
 		wants, err := to.wants(a)
 		if err == nil && wants {
-			did, err = true, s.addTo(p, a)
+			err = s.addTo(p, a)
+			did = did || err == nil
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, tracee.ErrNotPlanned) {
 			return fmt.Errorf("functions that were not prepared cannot be added: %w", err)
 		}
 	}
@@ -168,19 +233,33 @@ func (s *session) addTo(p procfs.Process, a *Addition) error {
 		at = of.at
 	}
 	room := uint64(0)
+	if a.library != "" {
+		all, err := tracee.MappedLibraries(p.Pid)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(all, func(l *tracee.Library) bool { return l.Key() == a.library })
+		if i < 0 {
+			return tracee.ErrNotPlanned // it has not loaded it
+		}
+		if room = all[i].At; room == 0 {
+			return fmt.Errorf("there is no room for the tracer behind %s", all[i].Path)
+		}
+	}
 	for tries := 1; ; tries++ {
 		m, err := a.Memory(room)
 		if err != nil {
 			return err
 		}
-		err = at.Add(p.Pid, uint64(a.Of), m)
+		plan := tracee.Plan{Memory: m, In: a.library}
+		err = at.Add(p.Pid, plan)
 		var taken *tracee.TakenError
 		if errors.As(err, &taken) && tries < placeTries {
 			room = taken.Room
 			continue
 		}
 		if err == nil {
-			s.setting.now.added.use(m)
+			s.setting.now.added.use(plan)
 		}
 		return err
 	}

@@ -203,13 +203,7 @@ func (s *session) planLibraries() func([]*tracee.Library) {
 	}
 	return func(all []*tracee.Library) {
 		for _, l := range all {
-			var f *os.File
-			var err error
-			for _, path := range l.Files() {
-				if f, err = safefile.Open(path); err == nil {
-					break
-				}
-			}
+			f, err := l.Open()
 			if err != nil {
 				s.logf("%s: not traced: %v", l.Path, err)
 				continue

@@ -90,6 +90,9 @@ type Options struct {
 	// for them. nil, without an error: there are none. From then on Match knows the functions of the image that it returns. If
 	// More itself is nil, none can be added.
 	More func(of trace.ImageID, patterns []string) (*Addition, error)
+	// MoreOf does so for a library that a process has mapped and that no plan is of: at is where there is room, as an address of
+	// the library. It is there if More is.
+	MoreOf func(path string, f *os.File, at uint64, patterns []string) (*Addition, error)
 	// First returns which functions of an image plans have switched on (patch.Options.First), by local id, and can be called
 	// concurrently; FirstText are the patterns that choose them. nil: all.
 	First     func(trace.ImageID) ([]uint32, error)

@@ -134,7 +134,7 @@ func (s *settings) on(image trace.ImageID) (func(id uint32) bool, error) {
 
 // recorded are the functions that a filter and what takes away from it leave, in an image; nil: all.
 func (s *settings) recorded(image trace.ImageID) (func(id uint32) bool, error) {
-	added := s.added.has(image)
+	added := s.added.find(image) != nil
 	switch {
 	case s.nop:
 		return func(uint32) bool { return false }, nil
@@ -258,7 +258,7 @@ func (s *session) settles(p procfs.Process) *tracee.Attachment {
 	if s.injected == nil || st == nil || s.injected.Goroutines { // nobody looks where those are that do not run
 		return nil
 	}
-	a, err := tracee.Injected(p.Pid, append([]*patch.Memory{s.injected}, s.setting.now.added.memories()...)...)
+	a, err := tracee.Injected(p.Pid, append([]tracee.Plan{{Memory: s.injected}}, s.setting.now.added.plans()...)...)
 	if err != nil {
 		return nil
 	}

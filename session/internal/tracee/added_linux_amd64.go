@@ -3,6 +3,8 @@ package tracee
 import (
 	"bytes"
 	"errors"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/fentry-dev/fentry/arch"
@@ -14,9 +16,15 @@ import (
 // They are put into a process as libraries are: with memory and a runtime of their own, which joins the one that is there. That
 // one is at work now. So the thread that is made to start it must not be in the middle of the runtime's code.
 
-// Add puts a plan of more functions of an image into a process: of a library that was attached to, or of its program. If
-// something is where it is to be, the error is a TakenError, and the process is as it was.
-func (a *Attachment) Add(pid int, of uint64, m *patch.Memory) error {
+// A Plan is one of an image of a process: of its program, or of a library, by its key.
+type Plan struct {
+	*patch.Memory
+	In string
+}
+
+// Add puts a plan of more functions of an image into a process, which has a library with that key. If something is where it is
+// to be, the error is a TakenError, and the process is as it was.
+func (a *Attachment) Add(pid int, p Plan) error {
 	ts, err := openThreads(pid)
 	if err != nil {
 		return err
@@ -24,17 +32,76 @@ func (a *Attachment) Add(pid int, of uint64, m *patch.Memory) error {
 	defer ts.close()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	im := &image{m: m, bias: auxValue(ts.aux, atEntry) - m.OrigEntry, beside: true}
 	ms, err := ts.maps()
 	if err != nil {
 		return err
 	}
-	for _, o := range a.images {
-		if l := o.library; l != nil && o.m.Running != nil && o.m.Running.Image == of && !o.beside && l.in(ms) {
-			im.library, im.bias = l, o.bias
-		}
+	im, err := p.image(ms, ts.aux)
+	if err != nil {
+		return err
 	}
 	return a.add(ts, []*image{im}, -1)
+}
+
+// image is the plan in a process.
+func (p *Plan) image(ms []mapping, aux []byte) (*image, error) {
+	im := &image{m: p.Memory, bias: auxValue(aux, atEntry) - p.OrigEntry, beside: true}
+	if p.In == "" {
+		return im, nil
+	}
+	for _, l := range libraries(ms, auxValue(aux, atEntry)) {
+		if l.Key() == p.In {
+			im.library, im.bias = l, l.lo
+			return im, nil
+		}
+	}
+	return nil, ErrNotPlanned
+}
+
+// unchanged are edits without those of sites that somebody else has changed: who follows what the process executes.
+func unchanged(mem arch.Memory, edits []arch.Edit) []arch.Edit {
+	if _, err := pending(mem, edits); err == nil {
+		return edits
+	}
+	return slices.DeleteFunc(slices.Clone(edits), func(e arch.Edit) bool {
+		_, err := pending(mem, []arch.Edit{e})
+		return err != nil && isEarly(&e)
+	})
+}
+
+// Libraries are the keys of libraries that plans were put into, by image.
+func (a *Attachment) Libraries() map[uint64]string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	keys := make(map[uint64]string)
+	for _, im := range a.images {
+		if im.library != nil && im.m.Running != nil {
+			keys[im.m.Running.Image] = im.library.Key()
+		}
+	}
+	return keys
+}
+
+// MappedLibraries are the libraries of a process.
+func MappedLibraries(pid int) ([]*Library, error) {
+	dir, err := liveThread(pid)
+	if err != nil {
+		return nil, err
+	}
+	aux, err := os.ReadFile(dir + "/auxv")
+	if err != nil {
+		return nil, err
+	}
+	ms, err := readMaps(dir)
+	if err != nil {
+		return nil, err
+	}
+	all := libraries(ms, auxValue(aux, atEntry))
+	for _, l := range all {
+		l.pid = pid
+	}
+	makeRoom(ms, all)
+	return all, nil
 }
 
 // Has tells whether a process has an image.

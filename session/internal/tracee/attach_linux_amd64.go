@@ -165,6 +165,9 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 		}
 	}
 	edits := b.planned()
+	if images[0].beside {
+		edits = unchanged(ts.memory(), edits)
+	}
 	if err == nil {
 		err = arch.Compare(ts.memory(), PageSize, arch.All(edits))
 	}

@@ -63,10 +63,22 @@ func (a *Attachment) Loaded(int, func([]*Library), Steps) error { return errNoAt
 func (a *Attachment) Detach(int) (time.Duration, error) { return 0, errNoAttach }
 
 // Injected are plans of a process that were put into its program.
-func Injected(int, ...*patch.Memory) (*Attachment, error) { return nil, errNoAttach }
+func Injected(int, ...Plan) (*Attachment, error) { return nil, errNoAttach }
 
 // Add puts a plan of more functions of its program into a process.
-func (a *Attachment) Add(int, uint64, *patch.Memory) error { return errNoAttach }
+func (a *Attachment) Add(int, Plan) error { return errNoAttach }
+
+// A Plan is one of an image of a process.
+type Plan struct {
+	*patch.Memory
+	In string
+}
+
+// Libraries are the keys of libraries that plans were put into, by image.
+func (a *Attachment) Libraries() map[uint64]string { return nil }
+
+// MappedLibraries are the libraries of a process.
+func MappedLibraries(int) ([]*Library, error) { return nil, errNoAttach }
 
 // Has tells whether a process has an image.
 func (r *Runtime) Has(uint64) bool { return false }

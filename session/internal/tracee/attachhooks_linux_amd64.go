@@ -269,10 +269,10 @@ func (a *Attachment) Loaded(pid int, plan func([]*Library), do Steps) error {
 	for _, l := range a.newcomers(ts, ms, func(all []*Library) {
 		plan(slices.DeleteFunc(slices.Clone(all), func(l *Library) bool { return v.known(l) != nil }))
 	}) {
-		if im := v.known(l); im != nil {
+		if known := v.known(l); known != nil {
 			// It was there before, and so is what was added to it; or it was here when the process was forked.
-			if !im.failed && !im.changed(ts.memory()) {
-				come = append(come, im)
+			if !known[0].failed && !known[0].changed(ts.memory()) {
+				come = append(come, known...)
 			}
 		} else if l.Memory != nil {
 			im := &image{m: l.Memory, bias: l.lo, library: l}
@@ -295,14 +295,14 @@ func (a *Attachment) Loaded(pid int, plan func([]*Library), do Steps) error {
 	return nil
 }
 
-// known returns the image of a library that was at the same place; nil: there is none.
-func (a *Attachment) known(l *Library) *image {
+// known returns the images of a library that was at the same place, in the order in which they came.
+func (a *Attachment) known(l *Library) (all []*image) {
 	for _, im := range a.images {
 		if o := im.library; o != nil && o.lo == l.lo && o.hi == l.hi && o.key == l.key {
-			return im
+			all = append(all, im)
 		}
 	}
-	return nil
+	return all
 }
 
 // join puts what is added to a library into a process, which does what only it can.

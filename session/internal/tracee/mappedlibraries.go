@@ -5,10 +5,12 @@ package tracee
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
@@ -97,6 +99,22 @@ func (l *Library) Files() []string {
 		fmt.Sprintf("/proc/%d/map_files/%x-%x", l.pid, l.lo, l.first), procfs.Dir(l.pid) + "/root" + l.Path,
 	}
 }
+
+// Open opens the library's file.
+func (l *Library) Open() (f *os.File, err error) {
+	for _, path := range l.Files() {
+		if f, err = safefile.Open(path); err == nil {
+			break
+		}
+	}
+	return f, err
+}
+
+// Key tells a library from all others, in all processes.
+func (l *Library) Key() string { return l.key + " " + l.Path }
+
+// Holds tells whether an address of the process is in the library.
+func (l *Library) Holds(addr uint64) bool { return l.lo <= addr && addr < l.hi }
 
 // in tells whether the library is still loaded where it was.
 func (l *Library) in(ms []mapping) bool {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/internal/format"
-	"github.com/fentry-dev/fentry/patch"
 )
 
 // Changing the code of a process that runs.
@@ -407,25 +406,43 @@ func (a *Attachment) busy(ts *threads, edits []arch.Edit) (map[int]bool, error) 
 // function's switch says is followed, whoever has set it.
 
 // Injected are those of plans that a process has which were put into its program when that began, or were added to it since.
-func Injected(pid int, plans ...*patch.Memory) (*Attachment, error) {
+func Injected(pid int, plans ...Plan) (*Attachment, error) {
 	r, err := OpenRuntime(pid)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
+	dir, err := liveThread(pid)
+	if err != nil {
+		return nil, err
+	}
+	ms, err := readMaps(dir)
+	if err != nil {
+		return nil, err
+	}
 	a := &Attachment{}
-	for i, m := range plans {
-		im := &image{m: m, bias: auxValue(r.aux, atEntry) - m.OrigEntry, beside: i > 0}
-		if im.bias%PageSize != 0 || !slices.ContainsFunc(r.Images, func(o RuntimeImage) bool { return o.thunks == im.bias+m.RXAddr }) {
+	for i := range plans {
+		p := &plans[i]
+		im, err := p.image(ms, r.aux)
+		if err != nil || im.bias%PageSize != 0 || !slices.ContainsFunc(r.Images, func(o RuntimeImage) bool { return o.thunks == im.bias+p.RXAddr }) {
 			continue
 		}
-		a.images = append(a.images, im)
 		one, sites := &Attachment{images: []*image{im}}, make(map[uint64]bool)
-		_, at := m.Sites()
+		if tables := chosen(one.planned(), false, isLate); im.library != nil && len(tables) > 0 {
+			if left, err := pending(r.t, tables); err != nil || len(left) > 0 {
+				continue // it has been loaded again
+			}
+		}
+		a.images = append(a.images, im)
+		_, at := p.Sites()
 		for _, site := range at {
 			sites[im.bias+site] = true
 		}
-		a.edits = append(a.edits, slices.DeleteFunc(one.planned(), func(e arch.Edit) bool { return isLate(&e) || !sites[e.Addr] })...)
+		own := slices.DeleteFunc(one.planned(), func(e arch.Edit) bool { return isLate(&e) || !sites[e.Addr] })
+		if im.beside = i > 0; im.beside {
+			own = unchanged(r.t, own)
+		}
+		a.edits = append(a.edits, own...)
 	}
 	slices.SortFunc(a.edits, byAddress)
 	if len(a.edits) == 0 {
@@ -501,7 +518,7 @@ func (a *Attachment) here(ts *threads, edits []arch.Edit) []arch.Edit {
 func (a *Attachment) fresh(mem arch.Memory) func(addr uint64) bool {
 	var in []*Library
 	for _, im := range a.images {
-		if im.library != nil && !im.changed(mem) {
+		if im.library != nil && !im.beside && !im.changed(mem) {
 			in = append(in, im.library)
 		}
 	}
