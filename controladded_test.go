@@ -3,15 +3,20 @@
 package fentry_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/session"
 )
 
 // ofFunctions are options that record some functions.
@@ -175,6 +180,65 @@ func TestControlAddedLibrary(t *testing.T) {
 				if got[name] != want[name] {
 					t.Errorf("%s: %#b calls, want %#b", name, got[name], want[name])
 				}
+			}
+		})
+	}
+}
+
+// Wherever a recorder is killed that adds functions to a program, switches them off again and detaches, the program goes on as if
+// nothing had been: through exceptions, waits and forks (testdata/attach.cpp).
+func TestKillRecorderAdds(t *testing.T) {
+	testtool.Long(t)
+	program, killer, recorder := buildAttached(t), buildFile(t, "testdata/killer.c"), buildRecorder(t)
+	for name, args := range map[string][]string{"one thread": {"one"}, "busy": nil} {
+		t.Run(name, func(t *testing.T) {
+			stride := 211
+			switch {
+			case testtool.Wide():
+				stride = 1
+			case args == nil:
+				stride = 601
+			}
+			added := 0
+			for n, steps := 1, 1<<30; n <= steps; n += stride {
+				r := start(t, program, args...)
+				pid := r.cmd.Process.Pid
+				cmd := exec.Command(killer, fmt.Sprint("+", n), recorder, "record", "-q", "-o", filepath.Join(t.TempDir(), "fentry.data"),
+					"--overhead", "no", "-F", "main", "-p", fmt.Sprint(pid))
+				var out, message bytes.Buffer
+				cmd.Stdout, cmd.Stderr = &out, &message
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				waitFor(t, "recorder", func() int {
+					if _, err := session.Control(pid, "ping"); err != nil {
+						return 0
+					}
+					return 1
+				})
+				if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+					t.Fatal(err)
+				}
+				for _, line := range []string{"set_ftrace_filter += _Z*", "set_ftrace_filter -= _Z*", "settle", "set_ftrace_filter += libstdc++:__cxa*", "detach"} {
+					if _, err := session.Control(pid, line); err == nil {
+						added++
+					} else if errors.As(err, new(*session.ControlError)) {
+						t.Errorf("%s: %v", line, err)
+					}
+				}
+				_ = cmd.Wait()
+				if _, err := fmt.Sscan(out.String(), &steps); err != nil || steps < n && message.Len() > 0 {
+					t.Fatalf("the recorder: %v, %q, %s", err, &out, &message)
+				}
+				if steps == n { // killed
+					steps = 1 << 30
+				}
+				if r.end(t, 7, "right\n"); t.Failed() {
+					t.Fatalf("the recorder was killed at step %d", n)
+				}
+			}
+			if added == 0 {
+				t.Error("nothing was added")
 			}
 		})
 	}
