@@ -44,10 +44,15 @@ attached to, and COMMAND is one of these, with the names that tracefs has for th
 The name alone of a setting prints what it is set to, and status prints all of them.
 Several settings are separated by a semicolon and a blank: all of them are made, or none,
 and an error says which part was not understood. Patterns are those of record -F, with
-blanks or commas in between. Functions that were not prepared when the recording began
-(record -F, and --available for those that are to be switched on later) stay left out;
-without -F all are, but for those of -N. In set_ftrace_filter, PAT:COMMAND:COUNT is a trigger as ftrace has it, and
-!PAT:COMMAND takes one away. Functions with triggers have them whether they are recorded
+blanks or commas in between. On x86-64, functions that record -F and -N have left out are
+added when they are named, by += or by = or for something that is done at their calls, and
+so are those of any library that is loaded if it is named in front: libz:inflate*. They
+need ptrace for some milliseconds, so neither a debugger nor strace may be at work, nor
+record --no-ptrace; they are recorded in children and in programs that are executed from
+then on, too. Functions that begin with a call, and those of Go programs and of libraries
+that are patched copies (record -L), cannot be added: record --available prepares them. In
+set_ftrace_filter, PAT:COMMAND:COUNT is a trigger as ftrace has it, and !PAT:COMMAND takes
+one away. Functions with triggers have them whether they are recorded
 or not, and how often something was done is not forgotten when other triggers change.
 
 Nobody is stopped, but for some milliseconds when functions get their code back or are
