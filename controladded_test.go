@@ -12,11 +12,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/trace"
 )
 
 // ofFunctions are options that record some functions.
@@ -182,6 +184,32 @@ func TestControlAddedLibrary(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Functions are added to a program whose threads do nothing but call functions that are recorded, and to one that forks all the
+// time.
+func TestControlAddedBusy(t *testing.T) {
+	for _, how := range []string{"busy 8", "storm 4"} {
+		for name, attached := range map[string]bool{"started": false, "attached": true} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				o := ofFunctions(t, "empty", "other")
+				o.Policy, o.Flight = trace.PolicyOverwrite, &session.Flight{}
+				c := startControlled(t, attached, o, "-fpatchable-function-entry=5")
+				c.do(how)
+				began := time.Now()
+				for _, set := range []string{"set_ftrace_filter += leaf", "set_ftrace_filter = middle leaf", "trigger = slow@stacktrace"} {
+					if got, err := c.ask(set); got != "" || err != nil {
+						t.Errorf("%s: %q, %v", set, got, err)
+					}
+				}
+				t.Log("answered after", time.Since(began))
+				c.do("work 1")
+				if got := c.calls(); got["leaf"] == 0 || got["middle"] == 0 {
+					t.Error("no calls at the end:", got)
+				}
+			})
+		}
 	}
 }
 

@@ -48,8 +48,8 @@ blanks or commas in between. On x86-64, functions that record -F and -N have lef
 added when they are named, by += or by = or for something that is done at their calls, and
 so are those of any library that is loaded if it is named in front: libz:inflate*. They
 need ptrace for some milliseconds, so neither a debugger nor strace may be at work, nor
-record --no-ptrace; they are recorded in children and in programs that are executed from
-then on, too. Functions that begin with a call, and those of Go programs and of libraries
+record --no-ptrace; children have them, too, and programs that are executed later get them
+some milliseconds after they have begun. Functions that begin with a call, and those of Go programs and of libraries
 that are patched copies (record -L), cannot be added: record --available prepares them. In
 set_ftrace_filter, PAT:COMMAND:COUNT is a trigger as ftrace has it, and !PAT:COMMAND takes
 one away. Functions with triggers have them whether they are recorded

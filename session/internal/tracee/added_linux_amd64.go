@@ -114,26 +114,34 @@ func (r *Runtime) Has(image uint64) bool {
 	return false
 }
 
-// outside does something while a thread is stopped that is not in the runtime, or all are.
+// outside does something while a thread is stopped that is not in the runtime, and is the one that calls are made in the name
+// of. If one that is stopped alone is always there, all are stopped, and one of them that is not is taken.
 func (ts *threads) outside(do func(ms []mapping) error) error {
-	const alone = 20 // tries with one thread
+	const alone = 5 // tries with one thread
+	r, err := OpenRuntime(ts.pid)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	defer func() { ts.unfit = nil }()
 	began, pause := time.Now(), leavePause
 	for tries := 1; ; tries++ {
-		r, err := OpenRuntime(ts.pid)
-		if err != nil {
-			return err
-		}
-		err = ts.within(tries <= alone, func() error {
+		err := ts.within(tries <= alone, func() error {
 			ms, err := ts.maps()
-			if err == nil {
-				_, err = r.vacate(ts, ms, time.Now().Add(stopLimit))
-			}
 			if err != nil {
 				return err
 			}
+			ts.unfit = func(t *thread) bool {
+				in, err := r.occupies(t, ms)
+				return in || err != nil
+			}
+			if !slices.ContainsFunc(ts.all, func(t *thread) bool { return !ts.unfit(t) }) {
+				if _, err := r.vacate(ts, ms, time.Now().Add(stopLimit)); err != nil {
+					return err
+				}
+			}
 			return do(ms)
 		})
-		r.Close()
 		if !errors.Is(err, ErrInside) || tries >= leaveTries && time.Since(began) > insidePatience {
 			return err
 		}

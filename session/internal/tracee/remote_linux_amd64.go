@@ -57,7 +57,7 @@ func (ts *threads) remote(ms []mapping) (*remote, error) {
 		if r.t != nil && r.t.regs.Rax != restartBlock {
 			break
 		}
-		if !t.critical() {
+		if !t.critical() && (ts.unfit == nil || !ts.unfit(t)) {
 			r.t = t
 		}
 	}

@@ -45,6 +45,7 @@ type threads struct {
 	isAll   bool         // all others have stopped
 	asked   map[int]bool // those that have been asked to stop and have not yet
 	options uintptr
+	unfit   func(*thread) bool // tells those that no calls are made in the name of; nil: none
 	since   time.Time
 	longest time.Duration // for which one was stopped, or all
 }
