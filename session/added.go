@@ -160,7 +160,7 @@ func (s *session) moreLibraries(pid int, seen map[string]bool, patterns []string
 			continue
 		}
 		seen[l.Key()] = true
-		f, err := l.Open()
+		f, err := openLibrary(l)
 		if err != nil {
 			continue
 		}

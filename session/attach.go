@@ -196,6 +196,16 @@ func (s *session) loaded(pid int, do tracee.Steps) error {
 	return p.at.Loaded(pid, s.planLibraries(), do)
 }
 
+// openLibrary opens the file of a library of a process.
+func openLibrary(l *tracee.Library) (f *os.File, err error) {
+	for _, path := range l.Files() {
+		if f, err = safefile.Open(path); err == nil {
+			break
+		}
+	}
+	return f, err
+}
+
 // planLibraries plans libraries of a process; nil: they are left alone.
 func (s *session) planLibraries() func([]*tracee.Library) {
 	if s.o.Attach.Library == nil {
@@ -203,7 +213,7 @@ func (s *session) planLibraries() func([]*tracee.Library) {
 	}
 	return func(all []*tracee.Library) {
 		for _, l := range all {
-			f, err := l.Open()
+			f, err := openLibrary(l)
 			if err != nil {
 				s.logf("%s: not traced: %v", l.Path, err)
 				continue

@@ -58,8 +58,8 @@ func (p *Plan) image(ms []mapping, aux []byte) (*image, error) {
 	return nil, ErrNotPlanned
 }
 
-// unchanged are edits without those of sites that somebody else has changed: who follows what the process executes.
-func unchanged(mem arch.Memory, edits []arch.Edit) []arch.Edit {
+// leftAlone are edits without those of sites that somebody else has changed: who follows what the process executes.
+func leftAlone(mem arch.Memory, edits []arch.Edit) []arch.Edit {
 	if _, err := pending(mem, edits); err == nil {
 		return edits
 	}

@@ -166,7 +166,7 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 	}
 	edits := b.planned()
 	if images[0].beside {
-		edits = unchanged(ts.memory(), edits)
+		edits = leftAlone(ts.memory(), edits)
 	}
 	if err == nil {
 		err = arch.Compare(ts.memory(), PageSize, arch.All(edits))
@@ -214,7 +214,7 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 	if errors.Is(err, errNoAnswer) {
 		return err
 	}
-	if err != nil && home {
+	if err != nil && (home || images[0].beside && !b.started) {
 		if uerr := b.undo(ts, ms, stack); uerr != nil && !errors.Is(uerr, ErrEnded) {
 			err = fmt.Errorf("%w; what was added to the process is still there: %w", err, uerr)
 		}

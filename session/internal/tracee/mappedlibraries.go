@@ -5,12 +5,10 @@ package tracee
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"strings"
 
-	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
@@ -98,16 +96,6 @@ func (l *Library) Files() []string {
 	return []string{
 		fmt.Sprintf("/proc/%d/map_files/%x-%x", l.pid, l.lo, l.first), procfs.Dir(l.pid) + "/root" + l.Path,
 	}
-}
-
-// Open opens the library's file.
-func (l *Library) Open() (f *os.File, err error) {
-	for _, path := range l.Files() {
-		if f, err = safefile.Open(path); err == nil {
-			break
-		}
-	}
-	return f, err
 }
 
 // Key tells a library from all others, in all processes.

@@ -440,7 +440,7 @@ func Injected(pid int, plans ...Plan) (*Attachment, error) {
 		}
 		own := slices.DeleteFunc(one.planned(), func(e arch.Edit) bool { return isLate(&e) || !sites[e.Addr] })
 		if im.beside = i > 0; im.beside {
-			own = unchanged(r.t, own)
+			own = leftAlone(r.t, own)
 		}
 		a.edits = append(a.edits, own...)
 	}
