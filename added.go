@@ -26,8 +26,9 @@ const mostAdded = 8
 
 // added are those of a run. The zero value has none.
 type added struct {
-	mu  sync.Mutex
-	all []*addedPlan
+	mu       sync.Mutex
+	all      []*addedPlan
+	programs map[*Program]*Program // with all functions, of those that were looked at for system calls alone
 }
 
 // addedPlan is a plan of more functions.
@@ -56,19 +57,46 @@ func (a *added) planOf(id trace.ImageID) (*Program, *patch.Plan) {
 
 // more plans the functions of an image that patterns choose and that have no plan; nil: there are none.
 func (r *run) more(of trace.ImageID, patterns []string) (a *session.Addition, err error) {
-	p, plan := r.planOf(of)
-	if plan == nil || p.File == nil {
-		return nil, nil
-	}
 	choose, err := record.NewFilter(patterns, nil)
 	if err != nil {
 		return nil, nil // as who looks each of them up will say
 	}
 	err = mapped.Guard(func() error {
+		p, plan := r.planOf(of)
+		if plan == nil {
+			p, plan = r.libraries.planOf(of)
+		}
+		if plan == nil || p.File == nil {
+			return nil
+		}
+		if plan.Options.NoFunctions { // nobody has looked for them
+			if p, err = r.added.allOf(p, r.o.find()); err != nil {
+				return err
+			}
+		}
 		a, err = r.added.beside(of, p, plan, choose.In(plan.Options.Path))
 		return err
 	})
 	return a, err
+}
+
+// allOf is a program with all its functions, of one that was looked at for its system calls alone. It lives as long as that.
+func (a *added) allOf(p *Program, find record.Options) (*Program, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := a.programs[p]
+	if all == nil {
+		all = &Program{Path: p.Path, symbols: p.symbols, mapped: p.mapped}
+		find.Syscalls, find.LibraryCalls, find.Named = false, false, nil
+		if err := all.find(find); err != nil {
+			return nil, err
+		}
+		if a.programs == nil {
+			a.programs = make(map[*Program]*Program)
+		}
+		a.programs[p] = all
+	}
+	return all, nil
 }
 
 // moreOf does so in a library without a plan, if it is named in front of a pattern.
@@ -129,7 +157,8 @@ func (a *added) add(x *addedPlan, before []*patch.Plan, is func(*record.Site) bo
 	if o.Addition = patch.NewAddition(before, x.program.Sites, is); o.Addition == nil {
 		return nil, nil
 	}
-	o.Target, o.Running, o.Copy, o.Bare, o.First, o.Syscalls = patch.Process, true, true, false, nil, nil
+	o.Target, o.Running, o.Copy, o.Bare, o.NoFunctions = patch.Process, true, true, false, false
+	o.First, o.Syscalls = nil, nil
 	m, err := x.memory(o.At)
 	if errors.Is(err, patch.ErrNoSites) || errors.Is(err, patch.ErrRunning) {
 		return nil, nil
@@ -154,6 +183,11 @@ func (a *added) close() {
 	for _, x := range a.all {
 		if x.of == 0 {
 			x.program.Close()
+		}
+	}
+	for _, p := range a.programs {
+		if p.table != nil {
+			p.table.Close()
 		}
 	}
 }

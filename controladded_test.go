@@ -139,51 +139,73 @@ func TestControlAddedAgain(t *testing.T) {
 	}
 }
 
-// Functions of libraries that were not chosen are added if the library is named in front of them, one after the other.
+// buildAdded makes a library with two functions, one of which calls the other.
+func buildAdded(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	source, library := filepath.Join(dir, "added.c"), filepath.Join(dir, "libadded.so.1")
+	code := "static volatile int n;\n" +
+		"__attribute__((noinline)) int library_inner(int i) { n += i; return n; }\n" +
+		"int library_function(int i) { n++; int r = library_inner(i); n++; return r; }\n"
+	if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-O0", "-fPIC", "-shared", "-o", library, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return library
+}
+
+// Functions of libraries that were not chosen are added if the library is named in front of them, one after the other: of
+// libraries that nobody records, and of those of which other functions are.
 func TestControlAddedLibrary(t *testing.T) {
-	for name, attached := range map[string]bool{"started": false, "attached": true} {
-		t.Run(name, func(t *testing.T) {
-			c := startControlled(t, attached, ofFunctions(t, "outer"), "-fpatchable-function-entry=5", "-ldl")
-			dir := t.TempDir()
-			source, library := filepath.Join(dir, "added.c"), filepath.Join(dir, "libadded.so.1")
-			code := "static volatile int n;\n" +
-				"__attribute__((noinline)) int library_inner(int i) { n += i; return n; }\n" +
-				"int library_function(int i) { n++; int r = library_inner(i); n++; return r; }\n"
-			if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if out, err := exec.Command("gcc", "-O0", "-fPIC", "-shared", "-o", library, source).CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			want := map[string]uint64{}
-			for i, r := range []struct {
-				set   string
-				fails bool
-				calls []string // recorded
-			}{
-				{"set_ftrace_filter += libadded:library_function", true, nil}, // is not there yet
-				{"tracing_on = 1", false, nil},
-				{"set_ftrace_filter += library_function", true, nil}, // the program has none
-				{"set_ftrace_filter += libadded:library_function", false, []string{"library_function"}},
-				{"set_ftrace_filter -= library_function", false, nil},
-				{"set_ftrace_filter += libadded.so:library_*", false, []string{"library_function", "library_inner"}},
-				{"set_ftrace_filter = libadded:library_inner", false, []string{"library_inner"}},
-			} {
-				if _, err := c.ask(r.set); (err != nil) != r.fails {
-					t.Fatalf("%s: %v", r.set, err)
+	type round struct {
+		set   string
+		fails bool
+		calls []string // recorded
+	}
+	for kind, rounds := range map[string][]round{
+		"left alone": {
+			{"set_ftrace_filter += libadded:library_function", true, nil}, // is not there yet
+			{"tracing_on = 1", false, nil},
+			{"set_ftrace_filter += library_function", true, nil}, // the program has none
+			{"set_ftrace_filter += libadded:library_function", false, []string{"library_function"}},
+			{"set_ftrace_filter -= library_function", false, nil},
+			{"set_ftrace_filter += libadded.so:library_*", false, []string{"library_function", "library_inner"}},
+			{"set_ftrace_filter = libadded:library_inner", false, []string{"library_inner"}},
+		},
+		"recorded": {
+			{"tracing_on = 1", false, []string{"library_function"}},
+			{"set_ftrace_filter += libadded:library_inner", false, []string{"library_function", "library_inner"}},
+			{"set_ftrace_filter -= library_inner", false, []string{"library_function"}},
+			{"set_ftrace_filter = library_inner", false, []string{"library_inner"}},
+		},
+	} {
+		for name, attached := range map[string]bool{"started": false, "attached": true} {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				library, o := buildAdded(t), ofFunctions(t, "outer", "library_function")
+				if kind == "recorded" {
+					o.Libraries = []string{"libadded"}
 				}
-				c.do("load %s %d", library, 1<<i)
-				for _, name := range r.calls {
-					want[name] += 1 << i
+				c := startControlled(t, attached, o, "-fpatchable-function-entry=5", "-ldl")
+				want := map[string]uint64{}
+				for i, r := range rounds {
+					if _, err := c.ask(r.set); (err != nil) != r.fails {
+						t.Fatalf("%s: %v", r.set, err)
+					}
+					c.do("load %s %d", library, 1<<i)
+					for _, name := range r.calls {
+						want[name] += 1 << i
+					}
 				}
-			}
-			got := c.calls()
-			for _, name := range []string{"library_function", "library_inner"} {
-				if got[name] != want[name] {
-					t.Errorf("%s: %#b calls, want %#b", name, got[name], want[name])
+				got := c.calls()
+				for _, name := range []string{"library_function", "library_inner"} {
+					if got[name] != want[name] {
+						t.Errorf("%s: %#b calls, want %#b", name, got[name], want[name])
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/fentry-dev/fentry/internal/machine"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/internal/places"
+	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
@@ -78,7 +79,9 @@ type library struct {
 	info   os.FileInfo // of the library itself
 	copied *os.File    // nil: it is left alone
 	silent bool        // no pattern names it: it is patched for its system calls only
-	key    string      // of the copy in the cache; "": it is not there
+
+	again *libraryImage // planned once more, for who needs its plan; nil: nobody has
+	key   string        // of the copy in the cache; "": it is not there
 }
 
 // about is what the cache keeps beside a patched copy.
@@ -167,6 +170,9 @@ func (l *libraries) close() {
 	l.cache.Close()
 	for _, lib := range l.order {
 		lib.copied.Close()
+		if lib.again != nil {
+			lib.again.close()
+		}
 	}
 }
 
@@ -258,17 +264,54 @@ func identity(st *unix.Stat_t) string {
 	return fmt.Sprintf("%x:%x:%d:%d.%d:%d.%d", st.Dev, st.Ino, st.Size, written.Sec, written.Nsec, changed.Sec, changed.Nsec)
 }
 
+// options are those of a library's copy.
+func (l *libraries) options(lib *library) (patch.Options, record.Options, *capturing) {
+	plan, find, capturing := l.plan, l.find, l.capturing
+	plan.Path, plan.Copy = lib.Path, true
+	if lib.silent {
+		plan.NoFunctions, find.Plain, find.LibraryCalls, find.Named, capturing = true, record.PlainNone, false, nil, nil
+	}
+	return plan, find, capturing
+}
+
+// planOf plans the library of a patched image once more; nil: it is none of these, or another file by now. It is for who adds
+// functions.
+func (l *libraries) planOf(id trace.ImageID) (*Program, *patch.Plan) {
+	lib := l.image(id)
+	if lib == nil {
+		return nil, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if lib.again == nil {
+		f, err := safefile.Open(lib.Path)
+		if err != nil {
+			return nil, nil
+		}
+		defer f.Close()
+		if st, err := f.Stat(); err != nil || !os.SameFile(st, lib.info) {
+			return nil, nil
+		}
+		plan, find, capturing := l.options(lib)
+		im, err := planLibrary(f, lib.Path, l, &plan, find, capturing)
+		if err != nil {
+			return nil, nil
+		}
+		lib.again = im
+	}
+	if p := lib.again.plan; p != nil && trace.ImageID(p.ImageID) == id {
+		return lib.again.program, p
+	}
+	return nil, nil
+}
+
 // patched fills in the patched copy of a library.
 func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 	if uid := int(st.Uid); uid != 0 && uid != os.Geteuid() {
 		return fmt.Errorf("it belongs to user %d", uid)
 	}
 	l.opened.Do(l.openCache)
-	plan, find, capturing := l.plan, l.find, l.capturing
-	plan.Path, plan.Copy = lib.Path, true
-	if lib.silent {
-		plan.NoFunctions, find.Plain, find.LibraryCalls, find.Named, capturing = true, record.PlainNone, false, nil, nil
-	}
+	plan, find, capturing := l.options(lib)
 	key := l.key(&plan, find, capturing, st)
 	var err error
 	if lib.copied, err = l.cache.Get(cacheKind, key, &lib.about); err == nil {

@@ -106,14 +106,7 @@ func (s *session) withMore(images map[trace.ImageID]int, patterns []string) erro
 
 // more has functions planned.
 func (s *session) more(images map[trace.ImageID]int, patterns []string) error {
-	added, planned := s.setting.now.added, make(map[uint64]string)
-	if s.attached != nil {
-		for _, p := range s.attached.all {
-			if p.at != nil {
-				maps.Copy(planned, p.at.Libraries())
-			}
-		}
-	}
+	added, planned := s.setting.now.added, s.plannedLibraries()
 	for _, image := range slices.Sorted(maps.Keys(images)) {
 		of := added.find(image)
 		if of != nil && of.Of != 0 {
@@ -147,6 +140,29 @@ func (s *session) more(images map[trace.ImageID]int, patterns []string) error {
 		}
 	}
 	return nil
+}
+
+// plannedLibraries are the keys of libraries that have plans, by image: those that were attached to, and patched copies.
+func (s *session) plannedLibraries() map[uint64]string {
+	keys := make(map[uint64]string)
+	if s.attached != nil {
+		for _, p := range s.attached.all {
+			if p.at != nil {
+				maps.Copy(keys, p.at.Libraries())
+			}
+		}
+	}
+	for _, p := range s.changeable() {
+		r, err := tracee.OpenRuntime(p.Pid)
+		if err != nil {
+			continue
+		}
+		if all, err := tracee.MappedLibraries(p.Pid); err == nil {
+			maps.Copy(keys, r.Within(all))
+		}
+		r.Close()
+	}
+	return keys
 }
 
 // moreLibraries has functions planned of libraries that are mapped and that no plan is of.

@@ -42,21 +42,21 @@ attached to, and COMMAND is one of these, with the names that tracefs has for th
   detach                        end the recording; the program goes on
 
 The name alone of a setting prints what it is set to, and status prints all of them.
-Several settings are separated by a semicolon and a blank: all of them are made, or none,
-and an error says which part was not understood. Patterns are those of record -F, with
-blanks or commas in between. On x86-64, functions that record -F and -N have left out are
-added when they are named, by += or by = or for something that is done at their calls, and
-so are those of any library that is loaded if it is named in front: libz:inflate*. They
-need ptrace for some milliseconds, so neither a debugger nor strace may be at work, nor
-record --no-ptrace; children have them, too, and programs that are executed later get them
-some milliseconds after they have begun. Functions that begin with a call, and those of Go programs and of libraries
-that are patched copies (record -L), cannot be added: record --available prepares them. In
-set_ftrace_filter, PAT:COMMAND:COUNT is a trigger as ftrace has it, and !PAT:COMMAND takes
-one away. Functions with triggers have them whether they are recorded
+Several settings are separated by a semicolon and a blank: all of them are made, or
+none, and an error says which part was not understood. Patterns are those of record -F,
+with blanks or commas in between. On x86-64, functions that record -F and -N have left
+out are added when they are named, by += or by = or for something that is done at their
+calls, and so are those of any library that is loaded if it is named in front:
+libz:inflate*. They need ptrace for some milliseconds, so neither a debugger nor strace
+may be at work, nor record --no-ptrace; children have them, too, and programs that are
+executed later get them some milliseconds after they have begun. Functions that begin
+with a call, and those of Go programs, cannot be added: record --available prepares
+them. In set_ftrace_filter, PAT:COMMAND:COUNT is a trigger as ftrace has it, and
+!PAT:COMMAND takes one away. Functions with triggers have them whether they are recorded
 or not, and how often something was done is not forgotten when other triggers change.
 
-Nobody is stopped, but for some milliseconds when functions get their code back or are
-traced again (settle), where libraries that are patched copies (record -L) are loaded, and
+Nobody is stopped, but for some milliseconds when functions are added, get their code
+back or are traced again (settle), where libraries that are patched copies (record -L) are loaded, and
 where trigger, arguments, results, current_tracer,
 set_graph_function, max_graph_depth and tracing_thresh change, which need a recording that
 began with the tracer function_graph, or with record -T function,function_graph, on

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fentry-dev/fentry/arch"
@@ -77,6 +79,36 @@ func (a *Attachment) Libraries() map[uint64]string {
 	for _, im := range a.images {
 		if im.library != nil && im.m.Running != nil {
 			keys[im.m.Running.Image] = im.library.Key()
+		}
+	}
+	return keys
+}
+
+// Within are the images that came with libraries, as patched copies do, by key of the library.
+func (r *Runtime) Within(all []*Library) map[uint64]string {
+	keys := make(map[uint64]string)
+	dir, err := liveThread(r.t.pid)
+	if err != nil {
+		return keys
+	}
+	ms, err := readMaps(dir)
+	if err != nil {
+		return keys
+	}
+	fileOf := func(key string) string {
+		_, file, _ := strings.Cut(key, " ")
+		return file
+	}
+	for i := range r.Images {
+		for _, m := range ms {
+			if at := r.Images[i].at; at < m.lo || m.hi <= at || !path.IsAbs(m.path) {
+				continue
+			}
+			for _, l := range all { // by address
+				if l.lo <= m.lo && fileOf(l.key) == fileOf(m.key) {
+					keys[r.Images[i].ID] = l.Key()
+				}
+			}
 		}
 	}
 	return keys

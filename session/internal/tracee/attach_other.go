@@ -77,6 +77,9 @@ type Plan struct {
 // Libraries are the keys of libraries that plans were put into, by image.
 func (a *Attachment) Libraries() map[uint64]string { return nil }
 
+// Within are the images that came with libraries.
+func (r *Runtime) Within([]*Library) map[uint64]string { return nil }
+
 // MappedLibraries are the libraries of a process.
 func MappedLibraries(int) ([]*Library, error) { return nil, errNoAttach }
 

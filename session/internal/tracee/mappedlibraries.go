@@ -101,9 +101,6 @@ func (l *Library) Files() []string {
 // Key tells a library from all others, in all processes.
 func (l *Library) Key() string { return l.key + " " + l.Path }
 
-// Holds tells whether an address of the process is in the library.
-func (l *Library) Holds(addr uint64) bool { return l.lo <= addr && addr < l.hi }
-
 // in tells whether the library is still loaded where it was.
 func (l *Library) in(ms []mapping) bool {
 	return slices.ContainsFunc(ms, func(m mapping) bool { return m.lo == l.lo && m.key == l.key })
