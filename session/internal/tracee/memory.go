@@ -95,18 +95,29 @@ func (t *Process) WriteAt(b []byte, addr uint64) error {
 	return nil
 }
 
-// readFile reads a small file of /proc by calls that are as short as those of transfer, and is used where a process is stopped.
-func readFile(path string) ([]byte, error) {
+// openFile opens a file of /proc to be read, by a call that is as short as those of transfer.
+func openFile(path string) (fd uintptr, err error) {
 	name, err := unix.BytePtrFromString(path)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	at := unix.AT_FDCWD
 	fd, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(name)), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
 	if errno != 0 {
-		return nil, fmt.Errorf("open %s: %w", path, errno)
+		return 0, fmt.Errorf("open %s: %w", path, errno)
 	}
-	defer unix.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+	return fd, nil
+}
+
+func closeFile(fd uintptr) { _, _, _ = unix.RawSyscall(unix.SYS_CLOSE, fd, 0, 0) }
+
+// readFile reads a small file of /proc, where a process is stopped.
+func readFile(path string) ([]byte, error) {
+	fd, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer closeFile(fd)
 	const first, most = 1 << 10, mostMaps
 	b := make([]byte, 0, first)
 	for len(b) < most {

@@ -36,18 +36,20 @@ type thread struct {
 
 // threads are all of a process.
 type threads struct {
-	pid     int
-	dir     string // of a live one in /proc: the first one can have ended
-	mem     *os.File
-	aux     []byte // the program's auxiliary vector: its addresses are chosen when it is executed
-	all     []*thread
-	seen    map[int]bool // those that have been asked to stop
-	isAll   bool         // all others have stopped
-	asked   map[int]bool // those that have been asked to stop and have not yet
-	options uintptr
-	unfit   func(*thread) bool // tells those that no calls are made in the name of; nil: none
-	since   time.Time
-	longest time.Duration // for which one was stopped, or all
+	pid   int
+	dir   string // of a live one in /proc: the first one can have ended
+	mem   *os.File
+	aux   []byte // the program's auxiliary vector: its addresses are chosen when it is executed
+	all   []*thread
+	seen  map[int]bool // those that have been asked to stop
+	isAll bool         // all others have stopped
+	asked map[int]bool // those that have been asked to stop and have not yet
+	// children are open files that tell whether threads have children: to open them takes longer than the look.
+	children map[int]uintptr
+	options  uintptr
+	unfit    func(*thread) bool // tells those that no calls are made in the name of; nil: none
+	since    time.Time
+	longest  time.Duration // for which one was stopped, or all
 }
 
 // errFiltered: seccomp stands against calls that threads are made to make.
@@ -113,6 +115,7 @@ func (ts *threads) close() { ts.mem.Close() }
 // the others are: stopped last, let go first, and not taken if one is enough.
 func (ts *threads) stop(one bool) error {
 	ts.since, ts.all, ts.asked = time.Now(), nil, make(map[int]bool)
+	ts.children = make(map[int]uintptr)
 	ts.seen = make(map[int]bool)
 	for tries := 0; ; tries++ {
 		others, last, err := ts.unseen()
@@ -174,8 +177,21 @@ func (ts *threads) isLast(tid int) bool {
 	if tid == ts.pid {
 		return true
 	}
-	b, _ := readFile(fmt.Sprintf("/proc/%d/task/%d/children", ts.pid, tid))
-	return len(b) > 0
+	fd, kept := ts.children[tid]
+	if !kept {
+		var err error
+		if fd, err = openFile(fmt.Sprintf("/proc/%d/task/%d/children", ts.pid, tid)); err != nil {
+			return false
+		}
+		if kept = len(ts.children) < mostAskedAgain; kept {
+			ts.children[tid] = fd
+		} else {
+			defer closeFile(fd)
+		}
+	}
+	var b [1]byte
+	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, fd, uintptr(unsafe.Pointer(&b)), 1, 0, 0, 0)
+	return errno == 0 && n > 0
 }
 
 // stopThose stops threads: all, or the first that stops.
@@ -468,6 +484,10 @@ func (ts *threads) complete() error {
 func (ts *threads) letGo() time.Duration {
 	const mostWaits = 20 // looks in a row
 	held, waiting := ts.release(), make(map[int]int)
+	for _, fd := range ts.children {
+		closeFile(fd)
+	}
+	clear(ts.children)
 	for deadline := time.Now().Add(lateLimit); len(ts.asked) > 0 && time.Now().Before(deadline); {
 		for tid := range ts.asked {
 			if waiting[tid]++; !uninterruptible(ts.pid, tid) {
