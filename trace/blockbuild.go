@@ -349,7 +349,6 @@ func (b *blockBuilder) setTask(k *Task, chunks []chunkRef) {
 	b.late, b.inherited, b.comm0, b.foreign = map[lateKey]uint16{}, b.fl.inherited, "", false
 	b.blocks, b.bounds, b.seen, b.ended = b.blocks[:0], b.bounds[:0], b.seen[:0], b.ended[:0]
 	b.pending = 0
-	b.gist.task()
 	b.resetRun()
 	if b.t != nil {
 		b.waiting.begin(b.t, k)
@@ -374,6 +373,7 @@ func (b *blockBuilder) start(d *decoder, w *word) {
 		b.blocks[len(b.blocks)-1].flags = format.BlockPlain
 	}
 	b.left = len(d.chunks)
+	b.gist.task(w.t)
 }
 
 // at is the position of the chunk that the decoder is in.

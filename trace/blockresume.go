@@ -39,7 +39,8 @@ func (b *blockBuilder) resume(k *Task, d *decoder) error {
 		lo := min(b.fl.now, w.t)
 		b.blocks = append(b.blocks, newBlock{chunk: tb.chunks, due: max(b.latest, w.t), lo: lo, hi: lo, flags: format.BlockPlain})
 		b.number, b.words, b.left, d.commIsNew = d.number, 0, len(d.chunks), false
-		b.gist.block(b.blocks[0].due)
+		b.gist.task(b.blocks[0].due)
+		b.gist.bad = false // it is not the first one
 		switch {
 		case bs.tail:
 			b.last = word{t: w.t, code: wExit}

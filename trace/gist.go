@@ -24,12 +24,13 @@ import (
 // call; nor has the first one of a task, or the last.
 
 const (
-	// gistCalls are in a gist at most, of those that begin and end in the block.
-	gistCalls = 8
-	// gistShare is what part of the block such a call takes at least, and of an average one of the task.
-	gistShare = 16
+	// gistCalls are in a gist at most, of those that begin and end in the block; longMost of them if they are long.
+	gistCalls, longMost = 12, 64
+	// Such a call takes what part of the block, and of an average one of the task: at least; of the average one if it is
+	// long.
+	gistShare, longShare = 64, 8
 	// gistMost are collected while it is made.
-	gistMost = 64
+	gistMost = 2 * longMost
 )
 
 // Codes of the words of a gist.
@@ -74,11 +75,10 @@ type gistMaker struct {
 	durs   []uint64
 }
 
-// task begins with a task.
-func (g *gistMaker) task() {
-	g.usual = 0
-	g.block(0)
-	g.bad = true
+// task begins with a task's first block, of which there is no gist.
+func (g *gistMaker) task(start uint64) {
+	g.block(start)
+	g.usual, g.bad = 0, true
 }
 
 // block begins with a block.
@@ -103,7 +103,10 @@ func (g *gistMaker) tailed(n int32) {
 }
 
 // stands says that a call that ends now, begun in the block, is to be in the gist, as far as is known.
-func (g *gistMaker) stands(dur, end uint64) bool { return dur >= max(end-g.start, g.usual)/gistShare }
+func (g *gistMaker) stands(dur, end uint64) bool { return dur >= g.size(end)/gistShare }
+
+// size is how many ticks a block that ends then has, or an average one if that has more.
+func (g *gistMaker) size(end uint64) uint64 { return max(end-g.start, g.usual) }
 
 // add adds a call that ends.
 func (g *gistMaker) add(c gistCall) {
@@ -141,7 +144,15 @@ func (g *gistMaker) prune(end uint64) {
 		}
 	}
 	slices.Sort(g.durs)
-	g.cut = g.durs[len(g.durs)-gistCalls-1]
+	n := len(g.durs)
+	cut := g.durs[n-gistCalls-1]
+	if long := g.usual / longShare; cut >= long {
+		cut = max(long, 1) - 1
+		if n > longMost {
+			cut = max(cut, g.durs[n-longMost-1])
+		}
+	}
+	g.cut = max(g.cut, cut)
 	keep(func(c *gistCall) bool { return c.dur() > g.cut })
 }
 
@@ -154,7 +165,10 @@ func (g *gistMaker) close(n numbering, end uint64, frames []frame, kept int, lea
 		g.prune(end)
 		g.order(frames, kept, leaf)
 		gist = n.appendGist(nil, g.start, g.words)
-		bound = max(max(span, g.usual)/gistShare, g.cut)
+		bound = max(g.size(end)/gistShare, g.cut)
+	}
+	if g.usual == 0 {
+		g.usual = span
 	}
 	g.usual += span/8 - g.usual/8
 	return gist, bound, ok
