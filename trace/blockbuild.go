@@ -207,7 +207,7 @@ func (b *blockBuilder) leave(f *frame, end uint64, how ending) {
 		b.crossed(n, f, end, how)
 		return
 	}
-	bf.inside = max(bf.inside, dur)
+	bf.inside = max(bf.inside, dur, 1) // 0 says that there are none
 	part := b.scale.part(dur)
 	if path != nil {
 		if off != (offTime{}) {
@@ -526,7 +526,8 @@ func (b *blockBuilder) close() {
 	blk.hi = max(blk.hi, b.latest)
 	blk.first, blk.size = len(b.bounds), len(b.seen)
 	for _, n := range b.seen {
-		b.bounds = append(b.bounds, callBound{n, roundTicks(b.fns[n].max), roundTicks(b.fns[n].inside)})
+		f := &b.fns[n]
+		b.bounds = append(b.bounds, callBound{n, roundTicks(max(f.max, f.inside)), roundTicks(f.inside)})
 	}
 	b.seen = b.seen[:0]
 	from := 0

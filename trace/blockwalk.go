@@ -94,7 +94,7 @@ func (w *walker) runs(k *Task, tb *taskBlocks, i int, to uint64, o WalkOptions) 
 		long := isLong(ticks)
 		if long && (!shown[j] || !inside[j]) && (c.Match == nil || c.Match(fn)) {
 			shown[j] = true
-			inside[j] = inside[j] || isLong(in)
+			inside[j] = inside[j] || in > 0 && isLong(in)
 		}
 		// Inside of a short call there is no long one, but there can be other events.
 		if c.Roots != nil && !wanted[j] && (long || tb.blocks[j].flags&format.BlockNotes != 0) {
@@ -107,7 +107,7 @@ func (w *walker) runs(k *Task, tb *taskBlocks, i int, to uint64, o WalkOptions) 
 	for j := range wanted {
 		wanted[j] = wanted[j] || shown[j]
 	}
-	if c.Threshold > 0 && !w.t.captures {
+	if !w.t.captures {
 		gist = tb.gistsFor(c, &w.t.Clock, inside)
 	}
 	if o.From > 0 { // the calls that are open when the window begins

@@ -306,7 +306,7 @@ func (tb *taskBlocks) gistsFor(c *Calls, clock *Clock, inside []bool) []bool {
 	for i := 1; i < len(tb.blocks)-1; i++ {
 		b := &tb.blocks[i]
 		out[i] = b.flags&format.BlockGist != 0 &&
-			(clock.Span(ticksOf(b.bound)) < c.Threshold || c.Roots == nil && !inside[i])
+			(clock.Span(ticksOf(b.bound)) < c.Threshold || c.Roots == nil && c.Match != nil && !inside[i])
 	}
 	return out
 }
