@@ -469,6 +469,7 @@ func (b *blockBuilder) chunk(d *decoder, w *word) {
 			b.comm = name
 			if b.words > 1 || b.now != b.base {
 				b.blocks[len(b.blocks)-1].flags |= format.BlockNotes
+				b.gist.bad = true
 			}
 		}
 	}
