@@ -43,7 +43,7 @@ const (
 
 // A gistWord is an entry or exit of a gist.
 type gistWord struct {
-	t, self uint64 // own time: of an exit
+	t, self uint64 // own time: of an exit; of a leaf's what it lacks of its duration
 	fn      FuncID // of an entry
 	code    uint8
 }
@@ -202,7 +202,11 @@ func (g *gistMaker) order(frames []frame, kept int, leaf bool) {
 	for i := len(g.calls) - 1; i >= 0; i-- {
 		c := &g.calls[i]
 		begin(c.depth)
-		g.words = append(g.words, gistWord{t: c.end, self: c.self, code: c.code})
+		w := gistWord{t: c.end, self: c.self, code: c.code}
+		if c.code&gistLeaf != 0 { // nearly always 0: unless its entry was written late, at the end of the block before
+			w.self = c.dur() - c.self
+		}
+		g.words = append(g.words, w)
 		open = append(open, *c)
 	}
 	begin(0)
@@ -215,10 +219,9 @@ func (n numbering) appendGist(b []byte, last uint64, words []gistWord) []byte {
 		w := &words[i]
 		b = binary.AppendUvarint(b, (w.t-last)<<gistBits|uint64(w.code))
 		last = w.t
-		switch {
-		case w.code&gistExit == 0:
+		if w.code&gistExit == 0 {
 			b = n.appendFn(b, w.fn)
-		case w.code&gistLeaf == 0:
+		} else {
 			b = binary.AppendUvarint(b, w.self)
 		}
 	}
@@ -232,10 +235,9 @@ func parseGist(words []gistWord, b []byte, images []uint32, last uint64) ([]gist
 		v := p.uint()
 		last += v >> gistBits
 		w := gistWord{t: last, code: uint8(v & (1<<gistBits - 1))}
-		switch {
-		case w.code&gistExit == 0:
+		if w.code&gistExit == 0 {
 			w.fn = p.fn()
-		case w.code&gistLeaf == 0:
+		} else {
 			w.self = p.uint()
 		}
 		words = append(words, w)
@@ -398,7 +400,7 @@ func (c *cursor) gistEvent() error {
 	f := st.frames[n-1]
 	st.frames = st.frames[:n-1]
 	if f.self = w.self; c.leaf {
-		f.self = w.t - min(w.t, f.start)
+		f.self = w.t - f.start - w.self
 	}
 	c.left(&f, Exit, 0)
 	return c.err
