@@ -170,8 +170,9 @@ func (b *blockBuilder) enter(f *frame) {
 		f.flags |= frameOuter
 	}
 	bf.active++
-	if b.gist.tail {
+	if b.gist.code == wExit && b.gist.before == f.start {
 		f.flags |= frameTail
+		b.gist.tailed(int32(b.words) - 1)
 	}
 	b.gist.bad = b.gist.bad || f.flags&frameInherited != 0
 	b.paths.enter(f.fn, len(b.fl.cur.frames)-1)
@@ -412,8 +413,10 @@ func (b *blockBuilder) step(w *word, d *decoder, fk *forker, f *forks) {
 	b.latest = max(b.latest, w.t)
 	b.words++
 	b.runWords++
-	b.gist.word(&b.last, w, int32(b.words))
-	b.gist.bad = b.gist.bad || late || w.code > wExit
+	b.gist.before, b.gist.code = b.last.t, b.last.code
+	if late || w.code > wExit {
+		b.gist.bad = true
+	}
 	b.last = *w
 	if b.paths.state == pathsFresh {
 		b.paths.begin(b.fl)

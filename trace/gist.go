@@ -69,8 +69,8 @@ type gistMaker struct {
 	usual  uint64     // about how many ticks a block of the task has
 	cut    uint64     // no call that was dropped because there were too many is longer
 	bad    bool       // there is to be none
-	leaf   bool       // the newest word is the exit of the call that the one before has entered
-	tail   bool       // the newest word is an entry at the time of the exit before
+	before uint64     // time of the word before the newest one
+	code   uint8      // and its code
 	words  []gistWord
 	durs   []uint64
 }
@@ -84,15 +84,6 @@ func (g *gistMaker) task(start uint64) {
 // block begins with a block.
 func (g *gistMaker) block(start uint64) {
 	g.calls, g.inside, g.start, g.cut, g.bad = g.calls[:0], 0, start, 0, false
-}
-
-// word takes what a word says beside the one before. n is its position.
-func (g *gistMaker) word(last, w *word, n int32) {
-	g.leaf = last.code == wEntry && w.code == wExit
-	g.tail = last.code == wExit && w.code == wEntry && last.t == w.t
-	if g.tail {
-		g.tailed(n - 1)
-	}
 }
 
 // tailed says that the exit at position n was a tail call.
@@ -111,7 +102,7 @@ func (g *gistMaker) size(end uint64) uint64 { return max(end-g.start, g.usual) }
 // add adds a call that ends.
 func (g *gistMaker) add(c gistCall) {
 	c.code = gistExit
-	if g.leaf {
+	if g.code == wEntry {
 		c.code |= gistLeaf
 	}
 	g.calls = append(g.calls, c)
