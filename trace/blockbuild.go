@@ -418,6 +418,9 @@ func (b *blockBuilder) step(w *word, d *decoder, fk *forker, f *forks) {
 		b.gist.bad = true
 	}
 	b.last = *w
+	if w.code == wSysExit && b.fl.openSyscall() < 0 { // an exit without an entry, of which no bound tells
+		blk.flags |= format.BlockNotes
+	}
 	if b.paths.state == pathsFresh {
 		b.paths.begin(b.fl)
 	}
