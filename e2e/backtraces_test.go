@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,11 +64,15 @@ func testBacktraces(t *testing.T, gcc, flags []string) {
 // process that would end if the walk made a system call. And a library that lies where another one was is walked by its own
 // tables.
 func TestBacktracesEnd(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("stacks are walked on x86-64")
+	for _, tg := range []target{{}, arm64} {
+		t.Run(tg.name(), func(t *testing.T) { testBacktracesEnd(t, tg) })
 	}
+}
+
+func testBacktracesEnd(t *testing.T, tg target) {
 	needFentry(t)
-	testtool.Need(t, "gcc")
+	tg.need(t)
+	gcc := tg.compiler(t, "gcc")
 	dir := t.TempDir()
 	prog, data := filepath.Join(dir, "prog"), filepath.Join(dir, "data")
 	for _, args := range [][]string{
@@ -77,8 +80,8 @@ func TestBacktracesEnd(t *testing.T) {
 		{"-shared", "-fPIC", "-DROOM=64", "-o", filepath.Join(dir, "a.so"), "testdata/stacks/through.c"},
 		{"-shared", "-fPIC", "-DROOM=640", "-o", filepath.Join(dir, "b.so"), "testdata/stacks/through.c"},
 	} {
-		args = append(args, "-g", "-O1", "-fno-stack-protector", "-fno-optimize-sibling-calls")
-		if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+		args = slices.Concat(gcc, args, []string{"-g", "-O1", "-fno-stack-protector", "-fno-optimize-sibling-calls"})
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("gcc: %v\n%s", err, out)
 		}
 	}
@@ -113,6 +116,9 @@ func TestBacktracesEnd(t *testing.T) {
 			t.Errorf("%q", s)
 		}
 	})
+	if len(tg.emulator) > 0 {
+		return // it has no filters
+	}
 	t.Run("filter", func(t *testing.T) {
 		s := stacks("filter")
 		// What the C library's function looks like nobody knew before, and what the program's own does need not be asked for.

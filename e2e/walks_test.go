@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fentry-dev/fentry/internal/debs"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -92,6 +93,53 @@ func TestWalks(t *testing.T) {
 	}
 	if programs < 10 {
 		t.Errorf("%d programs, ten are wanted", programs)
+	}
+}
+
+// walkedARM64 are programs for arm64 and what makes them work for longer; others of arm64Installed read more.
+var walkedARM64 = map[string][]string{
+	"python3.11": {"python3.11", "-S", "-c", "def f(n): return n if n < 2 else f(n-1) + f(n-2)\nprint(f(19), sorted(str(i) for i in range(20000))[7])"},
+	"perl":       {"perl", "-e", "my %h; $h{$_ % 997} .= chr(65 + $_ % 26) for 1..150000; print length join '', sort values %h"},
+	"bash":       {"bash", "-c", "for ((i = 0; i < 6000; i++)); do x=${x:0:200}$i; case $x in *77*) y=1;; esac; done"},
+}
+
+// TestWalksARM64 does so with Debian's programs for arm64, under qemu-user.
+func TestWalksARM64(t *testing.T) {
+	if !testtool.Wide() {
+		t.Skip("wide")
+	}
+	arm64.need(t)
+	needFentry(t)
+	dir := t.TempDir()
+	preload := filepath.Join(dir, "profile.so")
+	args := append(arm64.compiler(t, "gcc"), "-O1", "-shared", "-fPIC", "-DPERIOD=1000000", "-o", preload, "testdata/stacks/profile.c")
+	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	root := debs.Root(t, arm64Packages...)
+	all, programs := 0, 0
+	for _, p := range arm64Installed() {
+		if argv := walkedARM64[filepath.Base(p.path)]; argv != nil {
+			p.argv = argv
+		}
+		p.stdin = strings.Repeat(p.stdin, 100)
+		t.Run(filepath.Base(p.path), func(t *testing.T) {
+			file, err := filepath.EvalSymlinks(filepath.Join(root, p.path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			said, data := filepath.Join(t.TempDir(), "walks"), filepath.Join(t.TempDir(), "data")
+			emulator := fmt.Sprintf("%s -L %s -E LD_PRELOAD=%s -E FENTRY_WALKS=%s", testtool.Path(t, arm64.emulator[0]), root, preload, said)
+			p.run(t, file, fentry, "record", "-q", "--emulator", emulator, "-o", data, "-F", "none", "--stack-at", "getppid", "--overhead", "no")
+			n, shorter := compareWalks(t, data, said)
+			t.Logf("%d walks, %d shorter: %v", n, sum(shorter), shorter)
+			if all += n; n > 0 {
+				programs++
+			}
+		})
+	}
+	if all < 500 || programs < 10 {
+		t.Errorf("%d walks of %d programs are not many", all, programs)
 	}
 }
 

@@ -48,16 +48,6 @@ static void forget(struct backtraces *b)
 /* The file whose code an image is. */
 struct file { const char *path; const u8 *id; u32 idlen; };
 
-/* is_nowhere says whether a mapping's path is none: it begins like that of memory, or ends like that of a file that has no
-   name any more. */
-static int is_nowhere(const char *path)
-{
-	static const char memory[] = "/memfd:", deleted[] = " (deleted)";
-	u64 n = length(path);
-	return memcmp(path, memory, sizeof memory - 1) == 0 ||
-	       (n >= sizeof deleted && memcmp(path + n - (sizeof deleted - 1), deleted, sizeof deleted) == 0);
-}
-
 /* info_within is what is known of a traced image that lies in a mapped one; 0: there is none. */
 static const struct image_info *info_within(const struct loaded *l)
 {
@@ -74,8 +64,8 @@ static const struct image_info *info_within(const struct loaded *l)
 static struct file file_of(const struct loaded *l)
 {
 	struct file f = { l->path, l->id, l->idlen };
-	const struct image_info *info = l->idlen && !is_nowhere(l->path) ? 0 : info_within(l);
-	if (info && is_nowhere(l->path))
+	const struct image_info *info = l->idlen && !l->nowhere ? 0 : info_within(l);
+	if (info && l->nowhere)
 		f.path = info->path;
 	if (info) {
 		f.id = info->build_id;

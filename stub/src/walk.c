@@ -89,6 +89,16 @@ static int still(const struct loaded *l)
 	return !l->header || (read_own(now, (u64)l->header, sizeof now) && now[0] == l->check[0] && now[1] == l->check[1]);
 }
 
+/* is_nowhere says whether a mapping's path is none: it begins like that of memory, or ends like that of a file that has no
+   name any more. */
+static int is_nowhere(const char *path)
+{
+	static const char memory[] = "/memfd:", deleted[] = " (deleted)";
+	u64 n = length(path);
+	return memcmp(path, memory, sizeof memory - 1) == 0 ||
+	       (n >= sizeof deleted && memcmp(path + n - (sizeof deleted - 1), deleted, sizeof deleted) == 0);
+}
+
 /* add_loaded adds the image that begins with a mapping, if one does. */
 static void add_loaded(const struct mapping *m)
 {
@@ -103,6 +113,7 @@ static void add_loaded(const struct mapping *m)
 	if (!find_segments(l))
 		return;
 	join(l->path, sizeof l->path, m->path, 0, 0);
+	l->nowhere = (u32)is_nowhere(l->path);
 	for (u32 i = 0; i < nloaded; i++) {
 		if (!loaded[i].hi && loaded[i].lo == l->lo && memcmp(&loaded[i].bias, &l->bias, sizeof *l - offsetof(struct loaded, bias)) == 0) {
 			store(&loaded[i].hi, l->hi); /* it is there again */
@@ -399,7 +410,7 @@ hidden u32 walk(struct ranges *known, struct registers r, u64 *pcs, u32 most, u3
 		struct rule rule = ending(FT_END_NO_TABLE);
 		if (all)
 			rule_at(all, r.pc, r.exact, &rule);
-		pcs[n++] = rule.moved ? MOVED_CODE | rule.moved : r.exact ? FT_EXACT_PC | r.pc : r.pc;
+		pcs[n++] = rule.moved ? MOVED_CODE | rule.moved : r.exact || rule.kind == SIGNAL ? FT_EXACT_PC | r.pc : r.pc;
 		why = up(known, &r, rule);
 	}
 	*end = why;

@@ -10,6 +10,7 @@ struct loaded {
 	u64 lo, hi, bias;
 	const u8 *header;    /* search table; 0: it has none */
 	u64 check[2];        /* its first words */
+	u32 nowhere;         /* the path is none: it is memory, or has been deleted */
 	u32 idlen;           /* of the build-id */
 	u8 id[32];
 	char path[512];      /* "" if it is longer */

@@ -1,4 +1,4 @@
-// Preloaded into programs: a thousand times a second it says what libgcc thinks the callers of the handler are, "PID TID PC
+// Preloaded into programs: each PERIOD ns it says what libgcc thinks the callers of the handler are, "PID TID PC
 // PC ...", the innermost first, in the file FENTRY_WALKS, and makes a system call.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -11,6 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 #include <unwind.h>
+
+#ifndef PERIOD
+#define PERIOD 1000000
+#endif
 
 static int out = -1;
 
@@ -60,7 +64,7 @@ __attribute__((constructor)) static void begin(void)
 	static char alternate[256 << 10];
 	const char *name = getenv("FENTRY_WALKS");
 	struct sigaction sa = { .sa_handler = profile_handler, .sa_flags = SA_RESTART | SA_ONSTACK };
-	struct itimerspec every = { { 0, 1000000 }, { 0, 1000000 } };
+	struct itimerspec every = { { 0, PERIOD }, { 0, PERIOD } };
 	struct sigevent ev = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGPROF };
 	timer_t timer;
 	stack_t ss = { .ss_sp = alternate, .ss_size = sizeof alternate };

@@ -43,7 +43,11 @@ __attribute__((noinline)) static void install(struct sock_fprog *p)
 __attribute__((noinline)) static void filter(void)
 {
 	enum { NUMBER = offsetof(struct seccomp_data, nr) };
-	static const int refused[] = { SYS_process_vm_readv, SYS_openat, SYS_open, SYS_getdents64, SYS_readlinkat };
+	static const int refused[] = { SYS_process_vm_readv, SYS_openat, SYS_getdents64, SYS_readlinkat,
+#ifdef SYS_open
+		SYS_open,
+#endif
+	};
 	struct sock_filter f[2 + 2 * sizeof refused / sizeof *refused];
 	int n = 0;
 	f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, NUMBER);
@@ -66,12 +70,20 @@ __attribute__((noinline)) static void filter(void)
 
 static void jit(void)
 {
+#ifdef __aarch64__
+	// stp x29, x30, [sp, #-16]!; mov x29, sp; ldr x16, leaf; blr x16; ldp x29, x30, [sp], #16; ret
+	unsigned code[8] = { 0xa9bf7bfd, 0x910003fd, 0x58000090, 0xd63f0200, 0xa8c17bfd, 0xd65f03c0 };
+	enum { LEAF = 6 };
+#else
 	// push %rbp; mov %rsp,%rbp; mov $leaf,%rax; call *%rax; pop %rbp; ret
 	unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xd0, 0x5d, 0xc3 };
+	enum { LEAF = 6 };
+#endif
 	int (*at)(int) = (int (*)(int))leaf;
-	memcpy(code + 6, &at, sizeof at);
+	memcpy(code + LEAF, &at, sizeof at);
 	unsigned char *p = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	memcpy(p, code, sizeof code);
+	__builtin___clear_cache((char *)p, (char *)p + sizeof code);
 	quiet = 1;
 	((int (*)(int))p)(1);
 }
