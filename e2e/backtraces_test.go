@@ -138,7 +138,12 @@ func testBacktracesEnd(t *testing.T, tg target) {
 // has printed.
 func compareStacks(t *testing.T, data string, front int, c command) {
 	t.Helper()
-	r := run(t, c).mustSucceed(t)
+	compareSaid(t, data, front, c, run(t, c).mustSucceed(t))
+}
+
+// compareSaid does so with a program that has been run.
+func compareSaid(t *testing.T, data string, front int, c command, r *result) {
+	t.Helper()
 	var want [][]uint64
 	for sc := bufio.NewScanner(strings.NewReader(r.stdout)); sc.Scan(); {
 		var pcs []uint64

@@ -65,6 +65,7 @@ var layers = []string{
 	"settle",    // ... and which slots are theirs if a signal came meanwhile
 	"sve",       // arm64: what fast paths go through
 	"exec",      // what the program is about to execute
+	"goexec",    // ... by Go's own code
 	"exec.S",    // ... how it comes there
 	"follow",    // ... and what makes it
 	"gomodule",  // the module of a Go program's moved code

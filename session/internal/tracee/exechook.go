@@ -31,7 +31,8 @@ type ExecHooks struct {
 	found map[string][]execSite
 }
 
-// execSite is an instruction that loads the number of a system call which executes a program, with the call behind it.
+// execSite is where a program is executed: on x86-64 the instruction that loads the number of the system call which does that,
+// with the call behind it, on arm64 the call.
 type execSite struct {
 	at uint64 // its address, or how far it is behind the beginning of a mapping
 	nr uint32
@@ -162,7 +163,7 @@ func (h *ExecHooks) sites(p *process) (sites []execSite, err error) {
 			}
 		}
 		for _, s := range found {
-			if s.at < m.hi-m.lo {
+			if p.isCode(m.lo + s.at) {
 				sites = append(sites, execSite{m.lo + s.at, s.nr})
 			}
 		}
@@ -195,7 +196,7 @@ func (h *ExecHooks) Place(pid int) (uint64, error) {
 // gap returns the address of a page that is not mapped, close to an address and below it, with some room on both sides:
 // the heap and stacks of threads grow.
 func gap(ms []mapping, addr uint64) (uint64, bool) {
-	const reach, room = 1 << 30, 1 << 20
+	const reach, room = execReach, 1 << 20
 	hi := addr
 	for i := len(ms) - 1; i >= 0; i-- {
 		m := ms[i]
@@ -245,6 +246,12 @@ func (h *ExecHooks) Follow(pid int, addr uint64) error {
 	return arch.Write(p, PageSize, edits)
 }
 
+// isCode tells whether an address is one of the code by which the process executes programs. Calls that are recorded are in
+// code that has been added to it.
+func (p *process) isCode(addr uint64) bool {
+	return slices.ContainsFunc(p.code, func(m mapping) bool { return m.lo <= addr && addr < m.hi })
+}
+
 // isPage tells whether an address is that of a page of code which is nothing else's.
 func (p *process) isPage(addr uint64) bool {
 	for _, m := range p.maps {
@@ -272,7 +279,7 @@ func ReadExecCall(pid int, addr uint64) (c ExecCall, err error) {
 		return c, err
 	}
 	defer p.mem.Close()
-	var b [20]byte // struct exec_call of stub/src/amd64/exec.c
+	var b [20]byte // struct exec_call of stub/src/exec.c
 	if err := p.ReadAt(b[:], addr); err != nil {
 		return c, err
 	}

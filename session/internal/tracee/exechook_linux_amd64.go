@@ -24,6 +24,9 @@ const Follows = true
 
 const execStubSize = 32
 
+// execReach is how far a jump may lead to the page with the stubs.
+const execReach = 1 << 30
+
 var execNumbers = []uint32{59, 322}
 
 // findExecs returns where programs are executed in code. at reads from the memory that it lies in, far behind the code's

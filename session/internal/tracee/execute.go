@@ -19,7 +19,7 @@ import (
 
 // A program that a process executes which nobody traces.
 //
-// The thread that is about to make the call asks (stub/src/amd64/exec.c). It is seized and held while it waits for the
+// The thread that is about to make the call asks (stub/src/exec.c). It is seized and held while it waits for the
 // answer, and goes on from system call to system call until it has executed the program: the call begins, there is the
 // event, and the call ends, at which the registers are the new program's for good. A call that fails ends without the
 // event; then, or if the thread does something else, nothing has happened that it could notice. Up to that event a

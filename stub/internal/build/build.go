@@ -55,7 +55,7 @@ var Flags = []string{
 // system call. The others are made fast. Only on x86-64: for arm64, gcc would have them call memcpy.
 var rare = []string{
 	"announce.c", "attach.c", "blocks.c", "cfi.c", "change.c", "chunk.c", "costly.c", "directory.c", "exec.c", "file.c",
-	"follow.c", "gomodule.c", "home.c", "image.c", "life.c", "loader.c", "owner.c", "pool.c", "poolmap.c", "process.c",
+	"follow.c", "goexec.c", "gomodule.c", "home.c", "image.c", "life.c", "loader.c", "owner.c", "pool.c", "poolmap.c", "process.c",
 	"profile.c", "recorder.c", "request.c",
 	"say.c", "session.c", "sigaction.c", "signal.c", "source.c", "stack.c", "start.c", "syscall.c", "text.c", "thread.c",
 	"wipe.c",
@@ -94,7 +94,7 @@ func Classic(name string) bool {
 	case "act.c", "act.S", "backtrace.c", "capture.c", "condition.c", "cfi.c", "memory.c", "quick.c", "walk.c", "signal.c", "signal.S",
 		"sigaction.c", "home.c", "settle.c", "exec.c", "exec.S", "follow.c", "loader.c", "loader.S", "start.S",
 		"graph.S", "order.S", "func.S", "flat.S", "flatorder.S", "opt.S", "profile.S", "count.S", "syscall.c", "syscall.S", "sysorder.S",
-		"goroutine.c", "goroutine.S", "gomodule.c":
+		"goexec.c", "goroutine.c", "goroutine.S", "gomodule.c":
 		return false
 	case "attach.c", "attach.S", "loaded.S", "change.c", "detours.S":
 		return false

@@ -134,7 +134,7 @@ static inline u64 context_fault(u64 signal, const void *context)
 }
 
 /* What the runtime does about some system calls. */
-enum { NR_SIGACTION = 134, NR_PRCTL = 167, NR_CLONE = 220, NR_SECCOMP = 277, NR_CLONE3 = 435 };
+enum { NR_SIGACTION = 134, NR_PRCTL = 167, NR_CLONE = 220, NR_SECCOMP = 277, NR_CLONE3 = 435, NR_EXECVEAT = 281 };
 
 static inline int is_vfork(u64 nr) { (void)nr; return 0; }
 
@@ -204,7 +204,7 @@ enum {
 	SLOT_BELOW = 16,
 	WALKS = 1,
 	DWARF_FP = 29, DWARF_SP = 31, DWARF_RET = 30, /* DWARF for the Arm 64-bit Architecture, 4.1 */
-	FOLLOWS = 0, /* programs that this one executes are left alone */
+	FOLLOWS = 1,
 	CHANGES = 0, /* how calls are recorded stays as it is */
 	/* The control base of a block is its address and this. Where forks have to be
 	   noticed by the thread's id (thread.c), this is left out. */

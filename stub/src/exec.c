@@ -4,14 +4,11 @@
    A child that has been forked, or shares its parent's memory (vfork), asks for itself:
    nothing here is written but the stack, and what is read does not change. The program
    goes on whatever the recorder answers, and the other one runs untraced then. */
-#include "configuration.h"
 #include "machine.h"
 #include "process.h"
 #include "request.h"
 #include "source.h"
 #include "sys.h"
-
-enum { NR_EXECVE = 59, NR_EXECVEAT = 322 };
 
 /* What the recorder reads of a program that is to be executed: its path, below the directory
    dir, which with an empty path is the file itself. */
@@ -52,11 +49,4 @@ hidden void fentry_executes(u64 nr, u64 first, u64 second, u64 flags)
 	if ((there < 0 && silent()) || request(FT_ASK_EXEC, (u64)&call) == FT_ANSWER_NONE)
 		add(HEADER(u32, FT_H_UNFOLLOWED), 1);
 	unblock(old);
-}
-
-/* fentry_go_executes is for a system call of a Go program's own code, with its registers. */
-hidden void fentry_go_executes(const struct sysregs *r)
-{
-	if (fentry_config.flags & FLAG_EXECS && (r->ax == NR_EXECVE || r->ax == NR_EXECVEAT))
-		fentry_executes(r->ax, r->di, r->si, r->r8);
 }

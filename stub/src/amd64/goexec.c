@@ -1,0 +1,14 @@
+/* What Go's own code is about to execute: goroutine.S comes here with the registers of a system call. */
+#include "configuration.h"
+#include "machine.h"
+#include "source.h"
+
+enum { NR_EXECVE = 59 };
+
+hidden void fentry_executes(u64 nr, u64 first, u64 second, u64 flags);
+
+hidden void fentry_go_executes(const struct sysregs *r)
+{
+	if (fentry_config.flags & FLAG_EXECS && (r->ax == NR_EXECVE || r->ax == NR_EXECVEAT))
+		fentry_executes(r->ax, r->di, r->si, r->r8);
+}
