@@ -86,7 +86,9 @@ func (a *Attachment) detach(pid int) (time.Duration, error) {
 		case err != nil:
 			return ts.longest, err
 		case d.empty && !d.restored:
-			err = a.restoreLate(ts, d.ms)
+			if err = a.restoreLate(ts, d.ms); err == nil {
+				_ = a.giveBack(ts, a.edits)
+			}
 			d.restored = true
 		case d.unread:
 			if err = d.shed(); err == nil {

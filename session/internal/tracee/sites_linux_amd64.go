@@ -490,13 +490,17 @@ func (a *Attachment) Settle(pid, tries int) (s Settled, err error) {
 	mem := ts.memory()
 	// What is as it is to be needs no stop.
 	if on, err = pending(mem, a.here(ts, on)); err == nil && len(on) > 0 {
-		s.Without, err = a.jumps(ts, on, tries)
+		if err = ownPages(mem, on); err == nil { // they may be the file's again
+			s.Without, err = a.jumps(ts, on, tries)
+		}
 	}
 	if err == nil {
 		nops = a.here(ts, chosen(nops, true, isEarly))
 		var left []arch.Edit
 		if left, err = pending(mem, nops); err == nil && len(left) > 0 {
-			_, err = a.inStops(ts, left, nil)
+			if _, err = a.inStops(ts, left, nil); err == nil {
+				_ = a.giveBack(ts, left)
+			}
 		}
 	}
 	s.Off, s.All = len(nops), len(isOn)
