@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// What a process may be stopped for at most: with few functions, and with 200,000.
+// What a process may be stopped for at most: with few functions, and with 200,000; and for each of its threads.
 const (
 	wantedAttach     = 2 * time.Millisecond
 	wantedAttachMany = 5 * time.Millisecond
@@ -70,14 +70,15 @@ func (b *bench) attach() error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "functions\tthreads\tbuffer\tattach\t(min)\twanted\tdetach\t(min)\twanted\t")
 	for _, r := range rows {
-		wanted := wantedAttach
+		threads := time.Duration(r.threads+1) * wantedAThread
+		wanted := wantedAttach + threads
 		if r.functions > 100 {
-			wanted = wantedAttachMany + time.Duration(r.threads+1)*wantedAThread
+			wanted = wantedAttachMany + threads
 		}
 		attach, attachMin := middleOfList(r.attach)
 		detach, detachMin := middleOfList(r.detach)
 		fmt.Fprintf(w, "%d\t%d\t%s\t%.2f\t(%.2f)\t%.2f\t%.2f\t(%.2f)\t%.2f\t\n", r.functions, r.threads+1, r.buffer, attach,
-			attachMin, wanted.Seconds()*1e3, detach, detachMin, wantedDetach.Seconds()*1e3)
+			attachMin, wanted.Seconds()*1e3, detach, detachMin, (wantedDetach+threads).Seconds()*1e3)
 	}
 	return w.Flush()
 }
