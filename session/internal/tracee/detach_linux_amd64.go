@@ -233,8 +233,8 @@ func (d *detaching) shed() error {
 	for more := true; more; {
 		began := time.Now()
 		err := d.ts.within(false, func() error {
-			began = time.Now()
 			return d.ts.calling(d.ms, func(r *remote) error {
+				began = time.Now()
 				for last := time.Duration(0); more && time.Since(began)+last < stopLimit; {
 					from := time.Now()
 					n, err := r.run(d.stack, home.bias+run.Remote, home.bias+run.Shed, d.stack.hi-PageSize,

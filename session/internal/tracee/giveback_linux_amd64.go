@@ -62,16 +62,17 @@ func (a *Attachment) giveBack(ts *threads, edits []arch.Edit) error {
 			now[i].read()
 		}
 		err := ts.within(false, func() error {
-			began = time.Now()
-			if err := ts.filtered(); err != nil {
-				return err
-			}
 			ms, err := ts.maps()
 			if err != nil {
 				return err
 			}
 			return ts.calling(ms, func(r *remote) error {
-				for time.Since(began) < stopLimit && len(now) > 0 {
+				if r.filtered() {
+					rest = nil // perhaps it may not
+					return nil
+				}
+				began = time.Now()
+				for more := true; more && len(now) > 0; more = time.Since(began) < stopLimit {
 					if err := r.giveBack(ms, &now[0]); err != nil {
 						return err
 					}

@@ -271,9 +271,15 @@ func (r *remote) run(s remoteStack, entry, routine, sp uint64, args ...uint64) (
 
 // hear has the thread go on until it says that it comes from a routine, and stops it there, where it waits.
 func (r *remote) hear() error {
-	const look = 1 // ms: whether it has stopped, or ended
-	err := r.goOn(unix.PTRACE_CONT, func(int) bool {
-		_, _, _ = unix.RawSyscall(unix.SYS_POLL, uintptr(unsafe.Pointer(&unix.PollFd{Fd: int32(r.line), Events: unix.POLLIN})), 1, look)
+	const look, short = 1, 20 // ms: whether it has stopped, or ended; for how many others need not know that this one waits
+	err := r.goOn(unix.PTRACE_CONT, func(looks int) bool {
+		fd := []unix.PollFd{{Fd: int32(r.line), Events: unix.POLLIN}}
+		if looks < short {
+			_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fd[0])), 1,
+				uintptr(unsafe.Pointer(&unix.Timespec{Nsec: look * int64(time.Millisecond)})), 0, 0, 0)
+		} else {
+			_, _ = unix.Poll(fd, look)
+		}
 		n, _, err := unix.Recvfrom(r.line, make([]byte, 1), unix.MSG_DONTWAIT)
 		return n == 1 && err == nil
 	})

@@ -380,9 +380,13 @@ func (t *Process) look() (ws syscall.WaitStatus, err error) {
 // rest lets time pass between two looks: a look costs less than a sleep, at first. Nothing is yielded: the kernel, and the
 // scheduler of Go, would let others run for milliseconds while a process is stopped.
 func rest(looks int) (end bool) {
-	const atOnce = 100
-	if looks >= atOnce {
-		_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&unix.Timespec{Nsec: 20_000})), 0, 0)
+	const atOnce, short = 100, 500
+	switch pause := (unix.Timespec{Nsec: 20_000}); {
+	case looks < atOnce:
+	case looks < short:
+		_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
+	default: // this takes long anyway
+		_ = unix.Nanosleep(&pause, nil)
 	}
 	return false
 }
