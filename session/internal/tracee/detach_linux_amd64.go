@@ -223,7 +223,7 @@ func (ts *threads) forgetBlocks() {
 }
 
 // shedStep is how many pieces of the pool are given back between two looks at the clock, at first: more if that takes no time.
-const shedStep = 1
+const shedStep = 8
 
 // shed has the runtime give back what it has mapped of the pool's chunks, in stops of a bounded length. All threads are
 // stopped, as children that are forked meanwhile would not know what they have of it.
@@ -246,7 +246,7 @@ func (d *detaching) shed() error {
 					if last = time.Since(from); last < stopLimit/8 {
 						step *= 2
 					} else if last > stopLimit/2 {
-						step = max(step/2, 1)
+						step = max(step/2, shedStep)
 					}
 				}
 				return nil
