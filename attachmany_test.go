@@ -4,8 +4,10 @@ package fentry_test
 
 import (
 	"bytes"
+	"context"
 	"debug/elf"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -108,4 +111,86 @@ func TestAttachTwoPages(t *testing.T) {
 		}
 	}
 	r.end(t, 7, "")
+}
+
+// What is done at calls of all functions of a large program changes while threads call them, in several stops: it is done once for
+// each function and set, none is recorded that is not to be, and all is as before in the end.
+func TestControlMany(t *testing.T) {
+	program := buildFile(t, "testdata/attachmany.c", "-no-pie")
+	r := start(t, program)
+	pid := r.cmd.Process.Pid
+	before, _, _ := state(t, pid)
+	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf, Overhead: -1}
+	var live *fentry.Live
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	o.Live = func(l *fentry.Live) { live = l; close(ready) }
+	go func() {
+		_, err := fentry.Attach(context.Background(), []int{pid}, o)
+		ended <- err
+	}()
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	set := func(line string) {
+		t.Helper()
+		if _, err := session.Control(pid, line); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+	}
+	const functions, sets = 20000, 2
+	copies := filepath.Join(t.TempDir(), "copy")
+	set("set_ftrace_filter = f7")
+	for n := 1; n <= sets; n++ {
+		set("trigger = f*@stacktrace:1")
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			if done := triggersIn(t, live, copies); len(done) == functions && slices.Min(slices.Collect(maps.Values(done))) >= n {
+				break
+			} else if time.Now().After(deadline) {
+				t.Fatalf("set %d: done at %d functions", n, len(done))
+			}
+		}
+		set("trigger =")
+	}
+	for name, n := range triggersIn(t, live, copies) {
+		if n != sets {
+			t.Errorf("done %d times at calls of %s", n, name)
+		}
+	}
+	set("detach")
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if now, _, _ := state(t, pid); now != before {
+		t.Errorf("it has changed:\n%s\n%s", before, now)
+	}
+	r.end(t, 7, "right\n")
+}
+
+// triggersIn is how often something was done at calls of functions, in a copy of what there is.
+func triggersIn(t *testing.T, live *fentry.Live, dir string) map[string]int {
+	t.Helper()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	tr, err := live.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	done := make(map[string]int)
+	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+		if ev.Kind == trace.Trigger {
+			done[tr.Name(ev.Func)]++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
 }

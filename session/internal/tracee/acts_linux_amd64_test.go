@@ -47,6 +47,7 @@ func TestLeadThunks(t *testing.T) {
 	if err := r.leadThunksOf(p); err != nil {
 		t.Fatal(err)
 	}
+	checkPieces(t, r, p)
 	for id := uint32(1); id <= sites; id++ {
 		at := uint64(id-1) * size
 		wantEnter, wantExit := enter, exit
@@ -64,5 +65,32 @@ func TestLeadThunks(t *testing.T) {
 		if got := base + at + target(thunk, amd64.ThunkExitCall, amd64.ThunkExitEnd); got != wantExit {
 			t.Errorf("function %d returns to %#x, want %#x", id, got, wantExit)
 		}
+	}
+}
+
+// checkPieces checks that thunks are written in pieces between which there is time to look at the clock, all of those that have to
+// be, and no others.
+func checkPieces(t *testing.T, r *Runtime, p *placedActs) {
+	t.Helper()
+	all := &placedActs{im: p.im}
+	for id := range uint32(p.im.Sites) {
+		all.ids = append(all.ids, id+1)
+	}
+	pieces, err := r.ledOf(all, func(uint32) (acts, exit bool) { return true, false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, least := 0, p.im.Sites*p.im.thunkSize/ledStep
+	for _, l := range pieces {
+		if written += len(l.code); len(l.code) > ledStep {
+			t.Errorf("%d bytes at once", len(l.code))
+		}
+	}
+	if n := p.im.Sites * p.im.thunkSize; len(pieces) <= least || written > n || written < n-len(p.ids)*p.im.thunkSize {
+		t.Errorf("%d bytes in %d pieces; there are %d", written, len(pieces), n)
+	}
+	none, err := r.ledOf(p, func(id uint32) (acts, exit bool) { exit, acts = p.exits[id]; return acts, exit })
+	if err != nil || len(none) != 0 {
+		t.Errorf("%d pieces are still to be written: %v", len(none), err)
 	}
 }

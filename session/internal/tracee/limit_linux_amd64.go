@@ -285,6 +285,18 @@ func (r *Runtime) Limit(l Limits) error {
 		return err
 	}
 	defer ts.close()
+	acts := &acting{}
+	if l.SetActs {
+		acts, err = r.prepareActs(ts, &l)
+	}
+	if err == nil {
+		err = r.limit(ts, &l, acts)
+	}
+	return errors.Join(err, r.finishActs(ts, acts))
+}
+
+// limit does so in a process whose tables of actions are prepared.
+func (r *Runtime) limit(ts *threads, l *Limits, acts *acting) error {
 	began, pause, limit := time.Now(), leavePause, stopLimit
 	for tries := 1; ; tries++ {
 		err := ts.within(false, func() (err error) {
@@ -298,7 +310,7 @@ func (r *Runtime) Limit(l Limits) error {
 			if err != nil {
 				return err
 			}
-			return ts.calling(ms, func(rem *remote) error { return r.change(rem, &l) })
+			return ts.calling(ms, func(rem *remote) error { return r.change(rem, l, acts) })
 		})
 		if !errors.Is(err, ErrInside) || tries >= leaveTries && time.Since(began) > insidePatience {
 			return err
@@ -322,7 +334,7 @@ func (r *Runtime) whileStopped(do func() error) error {
 }
 
 // change has the runtime make a change.
-func (r *Runtime) change(rem *remote, l *Limits) error {
+func (r *Runtime) change(rem *remote, l *Limits, prepared *acting) error {
 	var flags uint32
 	if l.SetRoots {
 		flags |= format.ChangeRoots
@@ -356,10 +368,11 @@ func (r *Runtime) change(rem *remote, l *Limits) error {
 			bitmaps = append(bitmaps, bits...)
 		}
 	}
-	var acts acting
+	acts := prepared
 	if l.SetActs {
-		if err := r.placeActs(rem, l, &acts); err != nil {
-			return errors.Join(err, acts.drop(rem))
+		var err error
+		if acts, err = r.settleActs(rem, l, prepared); err != nil {
+			return err
 		}
 	}
 	roots := len(order)
@@ -368,13 +381,13 @@ func (r *Runtime) change(rem *remote, l *Limits) error {
 	size := pageUp(uint64(len(order) + len(bitmaps)))
 	room, err := rem.mmap(0, size, unix.PROT_READ|unix.PROT_WRITE)
 	if err != nil {
-		return errors.Join(err, acts.drop(rem))
+		return err
 	}
 	for i := format.ChangeSize; i < roots; i += format.ChangedRootsSize {
 		at := order[i+format.ChangedRootsOBitmap:]
 		le.PutUint64(at, le.Uint64(at)+room+uint64(len(order)))
 	}
-	err = r.order(rem, room, append(order, bitmaps...), &acts, l)
+	err = r.order(rem, room, append(order, bitmaps...), acts, l)
 	_, uerr := rem.call(unix.SYS_MUNMAP, room, size)
 	return errors.Join(err, uerr)
 }
@@ -384,20 +397,30 @@ func (r *Runtime) change(rem *remote, l *Limits) error {
 func (r *Runtime) order(rem *remote, room uint64, what []byte, acts *acting, l *Limits) error {
 	stack, err := rem.mapStack()
 	if err != nil {
-		return errors.Join(err, acts.drop(rem))
+		return err
 	}
-	if err := r.t.WriteAt(what, room); err != nil {
-		return errors.Join(err, acts.drop(rem), rem.unmapStack(stack))
+	for _, p := range acts.placed {
+		if err == nil {
+			err = p.goOn(r)
+		}
+	}
+	if err == nil {
+		err = r.t.WriteAt(what, room)
+	}
+	if err != nil {
+		return errors.Join(err, rem.unmapStack(stack))
 	}
 	changed, err := rem.run(stack, r.at(format.MeetingORemote), r.at(format.MeetingOChange), stack.hi-PageSize, room)
+	took := err != nil // nobody knows how far it has come
 	switch {
-	case err != nil: // nobody knows how far it has come
+	case took:
 	case changed != format.ChangedMade:
-		err = errors.Join(l.refused(changed), acts.drop(rem))
+		err = l.refused(changed)
 	default:
-		if err = r.leadRoutines(l); err == nil {
-			err = r.leadThunks(acts)
-		}
+		took, err = true, r.leadRoutines(l)
+	}
+	for _, p := range acts.placed {
+		p.taken = p.taken || took
 	}
 	return errors.Join(err, rem.unmapStack(stack))
 }
