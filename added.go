@@ -64,7 +64,9 @@ func (r *run) more(of trace.ImageID, patterns []string) (a *session.Addition, er
 	err = mapped.Guard(func() error {
 		p, plan := r.planOf(of)
 		if plan == nil {
-			p, plan = r.libraries.planOf(of)
+			if p, plan, err = r.libraries.planOf(of); err != nil {
+				return err
+			}
 		}
 		if plan == nil || p.File == nil {
 			return nil

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
@@ -802,6 +804,63 @@ func TestControlArguments(t *testing.T) {
 				if err != nil || got[name] != n {
 					t.Errorf("%s: %d, want %d: %v", name, got[name], n, err)
 				}
+			}
+		})
+	}
+}
+
+// Arguments and results of a library's functions can be asked for while it is recorded, though it is a patched copy whose plan nobody
+// has kept.
+func TestControlArgumentsCopy(t *testing.T) {
+	dir := t.TempDir()
+	source, library := filepath.Join(dir, "library.c"), filepath.Join(dir, "libcontrolled.so")
+	code := "int library_helper(int n) { return n * 3; }\nint library_function(int n) { return library_helper(n) + 1; }\n"
+	if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testtool.Need(t, "gcc")
+	out, err := exec.Command("gcc", "-O1", "-fno-inline", "-g", "-shared", "-fPIC", "-fpatchable-function-entry=5", "-o", library, source).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, kept := range []string{"made now", "from the cache"} {
+		t.Run(kept, func(t *testing.T) {
+			o := fentry.Options{Buffer: 32 << 20, Libraries: []string{"libcontrolled*"}}
+			c := startControlled(t, false, o, "-fpatchable-function-entry=5")
+			c.do("load %s 3", library)
+			c.control("arguments = library_function")
+			c.do("load %s 4", library)
+			c.control("results = library_helper")
+			c.do("load %s 5", library)
+			c.control("arguments =; results =")
+			c.do("load %s 6", library)
+			c.in.Close()
+			<-c.ended
+			tr, err := trace.Open(c.dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tr.Close()
+			got := map[string]int{}
+			err = tr.Walk(trace.WalkOptions{}, func(e *trace.Event) error {
+				name := tr.Name(e.Func)
+				if e.Kind == trace.Entry && name == "library_function" {
+					got["calls"]++
+				}
+				if e.Kind == trace.Entry && e.Args != nil {
+					got[name+" arguments"]++
+					got["passed"] += int(e.Args.Words[0])
+				}
+				if e.Kind == trace.Exit && e.Result != nil {
+					got[name+" results"]++
+					got["returned"] += int(e.Result.Words[0] & 0xffffffff)
+				}
+				return nil
+			})
+			want := map[string]int{"calls": 3 + 4 + 5 + 6, "library_function arguments": 4 + 5, "passed": 6 + 10,
+				"library_helper results": 5, "returned": 30}
+			if err != nil || !maps.Equal(got, want) {
+				t.Errorf("%v, want %v: %v", got, want, err)
 			}
 		})
 	}

@@ -123,12 +123,16 @@ func (d *doings) capture(result bool, text string) (*session.Doing, error) {
 	}
 	known := make(map[trace.ImageID]*imageCaptures) // processes have the same images
 	return &session.Doing{Functions: spec.Pattern, Of: func(image trace.ImageID) (acts map[uint32][]patch.Act, err error) {
+		p, plan, err := d.planOf(spec.Pattern, image)
+		if plan == nil || p.File == nil || err != nil {
+			return nil, err
+		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		of := known[image]
 		if of == nil || of.round != d.round {
 			err = mapped.Guard(func() (err error) {
-				of, err = d.captures(c, image)
+				of, err = d.captures(c, image, p, plan)
 				return err
 			})
 		}
@@ -147,12 +151,8 @@ type imageCaptures struct {
 }
 
 // captures are those of an image. What they mean is for its symbols to say once they are made. The caller has the lock.
-func (d *doings) captures(c *capturing, image trace.ImageID) (*imageCaptures, error) {
+func (d *doings) captures(c *capturing, image trace.ImageID, p *Program, plan *patch.Plan) (*imageCaptures, error) {
 	all := &imageCaptures{round: d.round}
-	p, plan := d.r.planOf(image)
-	if plan == nil || p.File == nil {
-		return all, nil
-	}
 	o := plan.Options
 	o.Actions = nil
 	c.plan(p, &o)
@@ -185,6 +185,22 @@ func (d *doings) captures(c *capturing, image trace.ImageID) (*imageCaptures, er
 	}
 	d.asked.add(image, notes)
 	return all, nil
+}
+
+// planOf is the plan of an image; nil: it has none. That of a library's patched copy has to be made, so it is only if functions of
+// it match a pattern.
+func (d *doings) planOf(pattern string, image trace.ImageID) (*Program, *patch.Plan, error) {
+	if p, plan := d.r.planOf(image); plan != nil {
+		return p, plan, nil
+	}
+	match, err := d.l.match(pattern)
+	if err != nil {
+		return nil, nil, err
+	}
+	if ids, err := match(image); err != nil || len(ids) == 0 {
+		return nil, nil, err
+	}
+	return d.r.libraries.planOf(image)
 }
 
 // addCapture is what readers are told of a function of which something is captured already, or was; begun: since the
@@ -221,6 +237,16 @@ func addCapture(old, more string, begun bool) (string, error) {
 		a.Errno = b.Errno
 	}
 	return captureText(&a), nil
+}
+
+// tells reports whether readers are told of captures of an image that were not planned.
+func (d *doings) tells(image trace.ImageID) bool {
+	if d == nil {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.notes[image]) > 0
 }
 
 // told are the captures of an image, of which some were planned.

@@ -14,6 +14,7 @@ package fentry
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -79,9 +80,9 @@ type library struct {
 	info   os.FileInfo // of the library itself
 	copied *os.File    // nil: it is left alone
 	silent bool        // no pattern names it: it is patched for its system calls only
+	key    string      // of the copy in the cache; "": it is not there
 
-	again *libraryImage // planned once more, for who needs its plan; nil: nobody has
-	key   string        // of the copy in the cache; "": it is not there
+	again *libraryImage // its plan, made once more for what is asked of it while it runs; nil: it is not there
 }
 
 // about is what the cache keeps beside a patched copy.
@@ -264,47 +265,6 @@ func identity(st *unix.Stat_t) string {
 	return fmt.Sprintf("%x:%x:%d:%d.%d:%d.%d", st.Dev, st.Ino, st.Size, written.Sec, written.Nsec, changed.Sec, changed.Nsec)
 }
 
-// options are those of a library's copy.
-func (l *libraries) options(lib *library) (patch.Options, record.Options, *capturing) {
-	plan, find, capturing := l.plan, l.find, l.capturing
-	plan.Path, plan.Copy = lib.Path, true
-	if lib.silent {
-		plan.NoFunctions, find.Plain, find.LibraryCalls, find.Named, capturing = true, record.PlainNone, false, nil, nil
-	}
-	return plan, find, capturing
-}
-
-// planOf plans the library of a patched image once more; nil: it is none of these, or another file by now. It is for who adds
-// functions.
-func (l *libraries) planOf(id trace.ImageID) (*Program, *patch.Plan) {
-	lib := l.image(id)
-	if lib == nil {
-		return nil, nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if lib.again == nil {
-		f, err := safefile.Open(lib.Path)
-		if err != nil {
-			return nil, nil
-		}
-		defer f.Close()
-		if st, err := f.Stat(); err != nil || !os.SameFile(st, lib.info) {
-			return nil, nil
-		}
-		plan, find, capturing := l.options(lib)
-		im, err := planLibrary(f, lib.Path, l, &plan, find, capturing)
-		if err != nil {
-			return nil, nil
-		}
-		lib.again = im
-	}
-	if p := lib.again.plan; p != nil && trace.ImageID(p.ImageID) == id {
-		return lib.again.program, p
-	}
-	return nil, nil
-}
-
 // patched fills in the patched copy of a library.
 func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 	if uid := int(st.Uid); uid != 0 && uid != os.Geteuid() {
@@ -329,6 +289,69 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 		lib.about = im.about
 		return l.keep(lib, key, im)
 	})
+}
+
+// options are those by which a library is planned.
+func (l *libraries) options(lib *library) (plan patch.Options, find record.Options, c *capturing) {
+	plan, find, c = l.plan, l.find, l.capturing
+	plan.Path, plan.Copy = lib.Path, true
+	if lib.silent {
+		plan.NoFunctions, find.Plain, find.LibraryCalls, find.Named, c = true, record.PlainNone, false, nil, nil
+	}
+	return plan, find, c
+}
+
+// planOf plans a library once more, by the id of its patched image: whether that was made now or by an earlier run, nobody has kept
+// the plan. nil: it is none of these.
+func (l *libraries) planOf(id trace.ImageID) (*Program, *patch.Plan, error) {
+	if l == nil {
+		return nil, nil, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lib := l.byImage(id)
+	if lib == nil {
+		return nil, nil, nil
+	}
+	if lib.again == nil {
+		im, err := l.planAgain(lib)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", lib.Path, err)
+		}
+		lib.again = im
+	}
+	return lib.again.program, lib.again.plan, nil
+}
+
+func (l *libraries) planAgain(lib *library) (*libraryImage, error) {
+	f, err := safefile.Open(lib.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if fi, err := f.Stat(); err != nil || !os.SameFile(fi, lib.info) || !fi.ModTime().Equal(lib.info.ModTime()) {
+		return nil, errors.Join(errors.New("changed since it was loaded"), err)
+	}
+	plan, find, capturing := l.options(lib)
+	im, err := planLibrary(f, lib.Path, l, &plan, find, capturing)
+	if err != nil {
+		return nil, err
+	}
+	if im.plan == nil || im.plan.ImageID != lib.about.Image {
+		im.close()
+		return nil, errors.New("is not planned as it was when it was loaded")
+	}
+	return im, nil
+}
+
+// byImage finds a library by the id of its patched image; nil: it is none of these. The caller has the lock.
+func (l *libraries) byImage(id trace.ImageID) *library {
+	for _, lib := range l.order {
+		if lib.copied != nil && trace.ImageID(lib.about.Image) == id {
+			return lib
+		}
+	}
+	return nil
 }
 
 // key is what a library's copy depends on: the file, all options, and the fentry that makes it.
@@ -386,12 +409,7 @@ func (l *libraries) image(id trace.ImageID) *library {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, lib := range l.order {
-		if lib.copied != nil && trace.ImageID(lib.about.Image) == id {
-			return lib
-		}
-	}
-	return nil
+	return l.byImage(id)
 }
 
 // namesOf returns the functions of a library, and what their names depend on; nil: that is not known.

@@ -554,7 +554,11 @@ func (r *run) names(id trace.ImageID) (*names.Table, error) {
 	if t := r.plannedNames(id); t != nil {
 		return t, nil
 	}
-	return r.libraries.names(id)
+	t, err := r.libraries.names(id)
+	if t != nil {
+		t.Captures = r.doings.told(id, t.Captures)
+	}
+	return t, err
 }
 
 // plannedNames are the functions of a program that was planned; nil: it was not.
@@ -577,6 +581,14 @@ func (r *run) writeSymbols(im session.Image, w io.Writer) error {
 	}
 	if t := r.plannedNames(im.ID); t != nil {
 		return names.Write(w, t)
+	}
+	if r.doings.tells(im.ID) { // more than the file that is kept
+		if t, err := r.names(im.ID); t != nil || err != nil {
+			if err != nil {
+				return err
+			}
+			return names.Write(w, t)
+		}
 	}
 	if done, err := r.libraries.writeNames(im.ID, w); done {
 		return err
