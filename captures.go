@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/elfio"
@@ -44,6 +45,26 @@ func (c *capturing) Key() string {
 	}
 	return c.key
 }
+
+// meant are the functions at whose calls something is done.
+func (c *capturing) meant() (all []*record.Filter) {
+	for i := range c.rules {
+		all = append(all, c.rules[i].filter)
+	}
+	if c.errno {
+		all = append(all, errnoFilter())
+	}
+	return all
+}
+
+// errnoFilter matches the function that tells where errno is.
+var errnoFilter = sync.OnceValue(func() *record.Filter {
+	f, err := record.NewFilter([]string{arguments.ErrnoFunction}, nil)
+	if err != nil {
+		panic(err) // it is a name
+	}
+	return f
+})
 
 // A captureRule is a spec with the functions that it is for.
 type captureRule struct {

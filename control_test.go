@@ -809,12 +809,13 @@ func TestControlArguments(t *testing.T) {
 	}
 }
 
-// Arguments and results of a library's functions can be asked for while it is recorded, though it is a patched copy whose plan nobody
+// Arguments, results and errno of a library's functions, and of others, can be asked for while it is recorded, though it is a patched copy whose plan nobody
 // has kept.
 func TestControlArgumentsCopy(t *testing.T) {
 	dir := t.TempDir()
 	source, library := filepath.Join(dir, "library.c"), filepath.Join(dir, "libcontrolled.so")
-	code := "int library_helper(int n) { return n * 3; }\nint library_function(int n) { return library_helper(n) + 1; }\n"
+	code := "#include <errno.h>\nint library_helper(int n) { return n * 3; }\nint library_fails(int n) { errno = n; return -1; }\n" +
+		"int library_function(int n) { library_fails(n + 1); return library_helper(n) + 1; }\n"
 	if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -832,8 +833,12 @@ func TestControlArgumentsCopy(t *testing.T) {
 			c.do("load %s 4", library)
 			c.control("results = library_helper")
 			c.do("load %s 5", library)
-			c.control("arguments =; results =")
+			c.control("arguments =; results = *fails@errno")
 			c.do("load %s 6", library)
+			c.do("fail 7")
+			c.control("results =")
+			c.do("load %s 7", library)
+			c.do("fail 8")
 			c.in.Close()
 			<-c.ended
 			tr, err := trace.Open(c.dir)
@@ -851,13 +856,15 @@ func TestControlArgumentsCopy(t *testing.T) {
 					got[name+" arguments"]++
 					got["passed"] += int(e.Args.Words[0])
 				}
-				if e.Kind == trace.Exit && e.Result != nil {
+				if e.Kind == trace.Exit && e.Result != nil && len(e.Result.Words) == 2 {
+					got[name+" errno"] += int(e.Result.Words[0] & 0xffffffff)
+				} else if e.Kind == trace.Exit && e.Result != nil {
 					got[name+" results"]++
 					got["returned"] += int(e.Result.Words[0] & 0xffffffff)
 				}
 				return nil
 			})
-			want := map[string]int{"calls": 3 + 4 + 5 + 6, "library_function arguments": 4 + 5, "passed": 6 + 10,
+			want := map[string]int{"calls": 3 + 4 + 5 + 6 + 7, "library_fails errno": 1 + 2 + 3 + 4 + 5 + 6, "fails errno": 7, "library_function arguments": 4 + 5, "passed": 6 + 10,
 				"library_helper results": 5, "returned": 30}
 			if err != nil || !maps.Equal(got, want) {
 				t.Errorf("%v, want %v: %v", got, want, err)

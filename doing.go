@@ -108,9 +108,6 @@ func (d *doings) capture(result bool, text string) (*session.Doing, error) {
 	if err != nil {
 		return nil, err
 	}
-	if spec.Errno() && (d.r.capturing == nil || !d.r.capturing.errno) {
-		return nil, errors.New("errno has to be asked for when the recording begins")
-	}
 	o := Options{Plan: d.r.o.Plan, Logf: d.r.o.Logf}
 	if result {
 		o.Results = []arguments.Spec{spec}
@@ -122,8 +119,19 @@ func (d *doings) capture(result bool, text string) (*session.Doing, error) {
 		return nil, err
 	}
 	known := make(map[trace.ImageID]*imageCaptures) // processes have the same images
-	return &session.Doing{Functions: spec.Pattern, Of: func(image trace.ImageID) (acts map[uint32][]patch.Act, err error) {
-		p, plan, err := d.planOf(spec.Pattern, image)
+	what := &session.Doing{Functions: spec.Pattern}
+	if spec.Errno() {
+		what.Errno = func(image trace.ImageID) (distance int64, err error) {
+			_, plan, err := d.planOf(c, image)
+			if plan == nil || err != nil {
+				return 0, err
+			}
+			err = mapped.Guard(func() error { distance = plan.Errno(); return nil })
+			return distance, err
+		}
+	}
+	what.Of = func(image trace.ImageID) (acts map[uint32][]patch.Act, err error) {
+		p, plan, err := d.planOf(c, image)
 		if plan == nil || p.File == nil || err != nil {
 			return nil, err
 		}
@@ -141,7 +149,8 @@ func (d *doings) capture(result bool, text string) (*session.Doing, error) {
 		}
 		known[image] = of
 		return of.acts, nil
-	}}, nil
+	}
+	return what, nil
 }
 
 // imageCaptures are those of an image, by local id, and in which round it was asked for them.
@@ -151,7 +160,7 @@ type imageCaptures struct {
 }
 
 // captures are those of an image. What they mean is for its symbols to say once they are made. The caller has the lock.
-func (d *doings) captures(c *capturing, image trace.ImageID, p *Program, plan *patch.Plan) (*imageCaptures, error) {
+func (d *doings) captures(c *capturing, image trace.ImageID, p *Program, plan *patch.Plan) (_ *imageCaptures, err error) {
 	all := &imageCaptures{round: d.round}
 	o := plan.Options
 	o.Actions = nil
@@ -177,30 +186,35 @@ func (d *doings) captures(c *capturing, image trace.ImageID, p *Program, plan *p
 				old, begun = now, false
 			}
 		}
-		note, err := addCapture(old, rule.Note(fn.Site), begun)
-		if err != nil {
+		all.acts[fn.ID] = of
+		more := rule.Note(fn.Site)
+		if more == "" {
+			continue // it is only left out
+		}
+		if notes[fn.ID], err = addCapture(old, more, begun); err != nil {
 			return nil, &session.SpecError{Why: fmt.Sprintf("%s: %v", fn.Name, err)}
 		}
-		all.acts[fn.ID], notes[fn.ID] = of, note
 	}
 	d.asked.add(image, notes)
 	return all, nil
 }
 
-// planOf is the plan of an image; nil: it has none. That of a library's patched copy has to be made, so it is only if functions of
-// it match a pattern.
-func (d *doings) planOf(pattern string, image trace.ImageID) (*Program, *patch.Plan, error) {
+// planOf is the plan of an image; nil: it has none. That of a library's patched copy has to be made, so it is only if something is to
+// be done at calls of its functions.
+func (d *doings) planOf(c *capturing, image trace.ImageID) (*Program, *patch.Plan, error) {
 	if p, plan := d.r.planOf(image); plan != nil {
 		return p, plan, nil
 	}
-	match, err := d.l.match(pattern)
-	if err != nil {
-		return nil, nil, err
+	for _, filter := range c.meant() {
+		ids, err := d.l.matching(filter)(image)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(ids) > 0 {
+			return d.r.libraries.planOf(image)
+		}
 	}
-	if ids, err := match(image); err != nil || len(ids) == 0 {
-		return nil, nil, err
-	}
-	return d.r.libraries.planOf(image)
+	return nil, nil, nil
 }
 
 // addCapture is what readers are told of a function of which something is captured already, or was; begun: since the

@@ -156,6 +156,10 @@ func (p *Plan) errnoDistance(from uint64) int64 {
 	return 0
 }
 
+// Errno is the distance from what the image says of itself in memory to the way to errno, which [Options].Errno puts there; 0: there
+// is none. The file has to be there.
+func (p *Plan) Errno() int64 { return p.errnoDistance(p.l.runtime.image) }
+
 // config encodes what the runtime is told of the process and of the image.
 func (l *layout) config() (config, image []byte, err error) {
 	p, o, r := l.p, &l.p.Options, &l.runtime

@@ -23,6 +23,8 @@ type Doing struct {
 	Functions string // the pattern of these
 	// Of returns what the functions of an image have, by local id; it can be called concurrently.
 	Of func(image trace.ImageID) (map[uint32][]patch.Act, error)
+	// Errno is where the runtime finds errno in an image, as patch.Plan.Errno has it; nil: it need not.
+	Errno func(image trace.ImageID) (int64, error)
 }
 
 // A SpecError says where in a spec something is wrong.
@@ -156,6 +158,16 @@ func (s *settings) acts(image trace.ImageID) (map[uint32][]patch.Act, error) {
 		}
 	}
 	return out, nil
+}
+
+// errno is where the runtime is to find errno in an image; 0: nowhere, or it need not.
+func (s *settings) errno(image trace.ImageID) (int64, error) {
+	for _, d := range s.doing {
+		if d.Errno != nil {
+			return d.Errno(image)
+		}
+	}
+	return 0, nil
 }
 
 // doingText is the specs of a setting.

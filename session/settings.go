@@ -485,17 +485,21 @@ func (s *session) limit(r *tracee.Runtime, p procfs.Process, to *settings) error
 	l.SetActs = want.edition != was.edition || len(to.doing) > 0
 	selective := false
 	if l.SetActs { // before anybody is stopped
-		all := make(map[uint64]map[uint32][]patch.Act)
+		all, errno := make(map[uint64]map[uint32][]patch.Act), make(map[uint64]int64)
 		for i := range r.Images {
 			acts, err := to.acts(trace.ImageID(r.Images[i].ID))
 			if err != nil {
 				return err
 			}
 			all[r.Images[i].ID] = acts
+			if errno[r.Images[i].ID], err = to.errno(trace.ImageID(r.Images[i].ID)); err != nil {
+				return err
+			}
 			for _, a := range acts {
 				selective = selective || patch.Selective(a)
 			}
 		}
+		l.Errno = func(image uint64) int64 { return errno[image] }
 		l.Acts = func(image uint64) map[uint32][]patch.Act { return all[image] }
 	}
 	planned := limited{depth: s.o.Depth, thresh: s.o.Threshold}

@@ -1,9 +1,11 @@
 /* Does what standard input says, a line each: "work N" calls each function N times, "thread N" the same in a new thread,
-   "fork N" in a child, "slow" takes a few milliseconds, "load LIBRARY N" calls library_function N times. "busy N" has N
-   threads do nothing but call empty without an end, "storm N" fork children. "hold 1" has a word on the stack that leads into the middle of
-   outer, until "hold 0". "raise N" has a signal come. It answers "done" to each, and ends with status 7. */
+   "fork N" in a child, "slow" takes a few milliseconds, "load LIBRARY N" calls library_function N times, "fail N" sets
+   errno. "busy N" has N threads do nothing but call empty without an end, "storm N" fork children. "hold 1" has a word on
+   the stack that leads into the middle of outer, until "hold 0". "raise N" has a signal come. It answers "done" to each,
+   and ends with status 7. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -45,6 +47,8 @@ NOINLINE int work(int n)
 	}
 	return r;
 }
+
+NOINLINE int fails(int n) { errno = n; return -1; }
 
 static void *thread(void *n) { return (void *)(long)work((int)(long)n); }
 
@@ -101,6 +105,8 @@ NOINLINE void obey(char *line)
 			pthread_create(&t, 0, busy, 0);
 	} else if (sscanf(line, "hold %d", &n) == 1) {
 		*held = n ? (char *)outer + ENTRY + 2 : 0;
+	} else if (sscanf(line, "fail %d", &n) == 1) {
+		fails(n);
 	} else if (sscanf(line, "load %199s %d", name, &n) == 2) {
 		void *l = dlopen(name, RTLD_NOW);
 		int (*f)(int) = l ? (int (*)(int))dlsym(l, "library_function") : 0;

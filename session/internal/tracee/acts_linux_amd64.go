@@ -248,6 +248,9 @@ func (r *Runtime) settleActs(rem *remote, l *Limits, to *acting) (now *acting, e
 	now = &acting{read: to.read}
 	for i := range r.Images {
 		im := &r.Images[i]
+		if err := r.tellErrno(im, l.Errno(im.ID)); err != nil {
+			return now, err
+		}
 		was, err := r.tableOf(im)
 		if err != nil {
 			return now, err
@@ -271,6 +274,16 @@ func (r *Runtime) settleActs(rem *remote, l *Limits, to *acting) (now *acting, e
 		}
 	}
 	return now, nil
+}
+
+// tellErrno tells an image how to find errno, if it does not know. That changes nothing for those who do not ask for it.
+func (r *Runtime) tellErrno(im *RuntimeImage, distance int64) error {
+	at := im.at + format.ImageOErrnoAt
+	is, err := r.word(at)
+	if err != nil || is != 0 || distance == 0 {
+		return err
+	}
+	return r.t.WriteAt(le.AppendUint64(nil, uint64(distance)), at)
 }
 
 // functionsOf are those of an image that actions are of, in their order.

@@ -433,6 +433,8 @@ type Limits struct {
 	// SetActs: from now on this is done at calls of functions, by local id, besides what was planned.
 	SetActs bool
 	Acts    func(image uint64) map[uint32][]patch.Act
+	// Errno is where the runtime finds errno in an image, from what that says of itself; 0: nowhere, or as ever.
+	Errno func(image uint64) int64
 
 	bitmaps map[uint64][]byte // of Roots, by image
 }
