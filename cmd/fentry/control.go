@@ -61,7 +61,8 @@ where trigger, arguments, results, current_tracer,
 set_graph_function, max_graph_depth and tracing_thresh change, which need a recording that
 began with the tracer function_graph, or with record -T function,function_graph, on
 x86-64; the last three need a clock, too. Threads that are always in the tracer
-come out of it then, and calls that they begin in these milliseconds are not recorded;
+come out of it then, and calls that they, and children that they fork, begin in these
+milliseconds are not recorded;
 where one waits in it for five seconds, the set is refused. A function in the middle of whose first
 instructions a thread is cannot be recorded yet: the answer names it, and it is tried again
 until it is. Of a function the same arguments are

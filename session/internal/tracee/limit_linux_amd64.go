@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -187,7 +190,8 @@ func (r *Runtime) inside(v uint64) bool {
 	return slices.ContainsFunc(r.Images, func(im RuntimeImage) bool { return v-im.code < im.codeSize })
 }
 
-// shut has all functions off, or as their switches and the process say. All threads are stopped.
+// shut has all functions off, or as their switches and the process say. All threads are stopped, or none of its images can be
+// unloaded.
 func (r *Runtime) shut(is bool) error {
 	armed, err := r.word32(r.at(format.MeetingOArmed))
 	if is {
@@ -207,6 +211,42 @@ func (r *Runtime) shut(is bool) error {
 		}
 	}
 	return err
+}
+
+// reopen has the functions on again of children that were forked while those of a process were shut: who makes changes looks for
+// them later.
+func reopen(pid int, open func(pid int) (*Runtime, error)) {
+	seen := map[int]bool{pid: true}
+	for all := []int{pid}; len(all) > 0; all = all[1:] {
+		for _, child := range children(all[0]) {
+			if seen[child] {
+				continue
+			}
+			seen[child] = true
+			r, err := open(child)
+			if err != nil {
+				continue // it has none, or ends
+			}
+			r.Images = slices.DeleteFunc(r.Images, func(im RuntimeImage) bool { return im.leaves }) // perhaps just now
+			_ = r.shut(false)
+			r.Close()
+			all = append(all, child)
+		}
+	}
+}
+
+// children are those of a process, whichever of its threads has made them.
+func children(pid int) (all []int) {
+	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	for _, task := range tasks {
+		b, _ := readFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, task.Name()))
+		for _, word := range strings.Fields(string(b)) {
+			if child, err := strconv.Atoi(word); err == nil {
+				all = append(all, child)
+			}
+		}
+	}
+	return all
 }
 
 // occupies tells whether a thread is there, or has been interrupted there.
@@ -312,6 +352,9 @@ func (r *Runtime) limit(ts *threads, l *Limits, acts *acting) error {
 			}
 			return ts.calling(ms, func(rem *remote) error { return r.change(rem, l, acts) })
 		})
+		if tries > insideFree {
+			reopen(r.t.pid, OpenRuntime)
+		}
 		if !errors.Is(err, ErrInside) || tries >= leaveTries && time.Since(began) > insidePatience {
 			return err
 		}

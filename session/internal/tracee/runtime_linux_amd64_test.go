@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
@@ -137,4 +140,61 @@ func TestSwitchLeaving(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Children that were forked while all functions of a process were off, for a change, have theirs on again, and so have their
+// children; what was switched off before stays off.
+func TestReopen(t *testing.T) {
+	cmd, _, out := started(t, "sh", "-c", "sh -c 'sleep 1000; :' & echo $!; exec sleep 1000")
+	var child int
+	if _, err := fmt.Fscan(out, &child); err != nil {
+		t.Fatal(err)
+	}
+	var grandchild int
+	for deadline := time.Now().Add(time.Minute); grandchild == 0; time.Sleep(time.Millisecond) {
+		if all := children(child); len(all) == 1 {
+			grandchild = all[0]
+		} else if time.Now().After(deadline) {
+			t.Fatalf("%d has children %v", child, all)
+		}
+	}
+	defer syscall.Kill(child, syscall.SIGKILL)
+	defer syscall.Kill(grandchild, syscall.SIGKILL)
+	f, g := newFakeRuntime(t, 0), newFakeRuntime(t, 0)
+	want := bytes.Repeat([]byte{format.SwitchOn, format.SwitchFiltered}, fakeSites/2)
+	for _, r := range []*fakeRuntime{f, g} {
+		if err := r.t.WriteAt(want, r.base+fakes); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.shut(true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reopen(cmd.Process.Pid, func(pid int) (*Runtime, error) {
+		switch pid {
+		case child:
+			return reopened(t, f), nil
+		case grandchild:
+			return reopened(t, g), nil
+		}
+		return nil, ErrNoRuntime
+	})
+	for name, r := range map[string]*fakeRuntime{"child": f, "grandchild": g} {
+		got := make([]byte, fakeSites)
+		if err := r.t.ReadAt(got, r.base+fakes); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: %v, %x", name, err, got)
+		}
+	}
+}
+
+// reopened is a runtime as somebody else has opened it.
+func reopened(t *testing.T, f *fakeRuntime) *Runtime {
+	t.Helper()
+	mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", f.t.pid), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRuntime(&Process{pid: f.t.pid, mem: mem}, nil)
+	r.page, r.Images = f.page, slices.Clone(f.Images)
+	return r
 }
