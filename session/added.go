@@ -246,7 +246,9 @@ func (s *session) addTo(p procfs.Process, a *Addition) error {
 		if of == nil || of.at == nil {
 			return errors.New("its parent is not known any more")
 		}
-		at = of.at
+		if of.at.In(p.Pid) {
+			at = of.at // which is taken out with all of it
+		}
 	}
 	room := uint64(0)
 	if a.library != "" {

@@ -45,6 +45,32 @@ func (a *Attachment) Add(pid int, p Plan) error {
 	return a.add(ts, []*image{im}, -1)
 }
 
+// otherRuntime tells whether the tracer in a process is certainly not the one that came with an image: programs that are not
+// relocated can have theirs at the same address.
+func otherRuntime(pid int, home *image) bool {
+	r, err := OpenRuntime(pid)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	return !r.Has(home.m.Running.Image)
+}
+
+// In tells whether what was attached to is in a process, which can have executed another program.
+func (a *Attachment) In(pid int) bool {
+	dir, err := liveThread(pid)
+	if err != nil {
+		return false
+	}
+	ms, err := readMaps(dir)
+	if err != nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.view(pid, ms) != nil
+}
+
 // image is the plan in a process.
 func (p *Plan) image(ms []mapping, aux []byte) (*image, error) {
 	im := &image{m: p.Memory, bias: auxValue(aux, atEntry) - p.OrigEntry, beside: true}

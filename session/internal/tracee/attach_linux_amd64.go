@@ -247,14 +247,14 @@ func (a *Attachment) divide() {
 	}
 }
 
-// view is what of an attachment is in a process, by its mappings.
-func (a *Attachment) view(ms []mapping) *Attachment {
+// view is what of an attachment is in a process, by its mappings; nil: it runs another program by now.
+func (a *Attachment) view(pid int, ms []mapping) *Attachment {
 	v := &Attachment{started: true}
 	for i, im := range a.images {
 		at := im.bias + im.m.RXAddr
 		there := slices.ContainsFunc(ms, func(m mapping) bool { return m.lo <= at && at < m.hi && m.perms == "r-xp" && m.path == "" })
-		if i == 0 && !there {
-			return nil // it runs another program by now
+		if i == 0 && (!there || otherRuntime(pid, im)) {
+			return nil
 		}
 		if !there {
 			continue

@@ -68,6 +68,9 @@ func Injected(int, ...Plan) (*Attachment, error) { return nil, errNoAttach }
 // Add puts a plan of more functions of its program into a process.
 func (a *Attachment) Add(int, Plan) error { return errNoAttach }
 
+// In tells whether what was attached to is in a process.
+func (a *Attachment) In(int) bool { return false }
+
 // A Plan is one of an image of a process.
 type Plan struct {
 	*patch.Memory

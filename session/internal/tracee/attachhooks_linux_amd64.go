@@ -261,7 +261,7 @@ func (a *Attachment) Loaded(pid int, plan func([]*Library), do Steps) error {
 	if err != nil {
 		return err
 	}
-	v := a.view(ms)
+	v := a.view(pid, ms)
 	if v == nil {
 		return ErrOther
 	}

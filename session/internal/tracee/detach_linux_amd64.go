@@ -71,7 +71,7 @@ func (a *Attachment) detach(pid int) (time.Duration, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a = a.view(ms); a == nil {
+	if a = a.view(pid, ms); a == nil {
 		return 0, ErrOther
 	}
 	if err := a.restoreSites(ts); err != nil {

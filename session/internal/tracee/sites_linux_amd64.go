@@ -471,7 +471,7 @@ func (a *Attachment) Settle(pid, tries int) (s Settled, err error) {
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a = a.view(ms); a == nil {
+		if a = a.view(pid, ms); a == nil {
 			return s, ErrOther
 		}
 	}
