@@ -113,3 +113,47 @@ func TestLongRunsRead(t *testing.T) {
 		few("report", func(tr *Trace) string { return seeAll(t, tr, ReportOptions{Calls: g.Calls, Waits: g.Waits}) })
 	}
 }
+
+// FuzzLong: whatever an index says of a long run, its blocks are the task's, and what is counted of it stays within
+// limits.
+func FuzzLong(f *testing.F) {
+	var l newLong
+	l.reset()
+	var p runPaths
+	p.begin(newFollower(&orphans{}, 0, 0))
+	p.enter(FuncID{ID: 1}, 0)
+	p.enter(FuncID{ID: 2}, 1)
+	for depth := 1; depth >= 0; depth-- {
+		n := p.leave(&frame{self: 5}, depth)
+		p.part(n, uint8(depth)).end(&frame{self: 5}, uint64(40-10*depth), true, endExit)
+		p.duration(n, bucket(uint64(40-10*depth)), 1, 100)
+	}
+	l.merge(&p, 100)
+	l.blocks = [][2]int{{0, 3}, {5, 9}}
+	l.waits = map[offKey]offTime{{of: 2, part: 1}: {wait: 7}}
+	l.paths.state = pathsGood
+	f.Add(l.append(0), uint16(9))
+	f.Fuzz(func(t *testing.T, body []byte, blocks uint16) {
+		r, err := parseLong(body, int(blocks))
+		if err != nil {
+			return
+		}
+		at := 0
+		for _, of := range r.blocks {
+			if of[0] < at || of[1] <= of[0] || of[1] > int(blocks) {
+				t.Fatalf("blocks %v of %d", r.blocks, blocks)
+			}
+			at = of[1]
+		}
+		for _, least := range []uint64{0, 20} {
+			o := &GraphOptions{MaxDepth: 9, MaxNodes: 40}
+			g := &grapher{o: o, tree: newCallTree(o, allWaits)}
+			_, _ = r.addPaths(g, []uint32{0}, nothingHidden{}, least)
+			rep := newReport(nil)
+			_, _ = r.addPaths(rep, []uint32{0}, nothingHidden{}, least)
+			if len(g.tree.nodes) > o.MaxNodes+1 || len(rep.cnts) > len(body) {
+				t.Errorf("%d nodes, %d functions", len(g.tree.nodes), len(rep.cnts))
+			}
+		}
+	})
+}
