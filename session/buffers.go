@@ -187,6 +187,13 @@ func (s *session) chunkSize() int {
 	return format.ChunkSize
 }
 
+// release waits for what programs that run find without being told.
+func (s *session) release() {
+	if s.pool != nil {
+		s.pool.WaitKnown()
+	}
+}
+
 // ready tells the runtime, and readers of the trace, who the first process is.
 func (s *session) ready(pid int) {
 	start := s.live.Start(pid)

@@ -31,8 +31,8 @@
 //
 // # The session
 //
-// The runtime inside the program writes to chunks of a shared memory pool, which Run keeps open as file descriptor
-// 1000, where the runtimes of programs started later look for it. Run writes full chunks to the events file, zeroes
+// The runtime inside the program writes to chunks of a shared memory pool, which Run keeps open, as file descriptor
+// 1000, too, where the runtimes of programs started later look for it. Run writes full chunks to the events file, zeroes
 // them and frees them. It returns when the program and all traced processes it left behind have ended. An error
 // writing the trace ends the tracing, never the program.
 //

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fentry-dev/fentry/session/internal/clock"
 	"github.com/fentry-dev/fentry/session/internal/launch"
+	"github.com/fentry-dev/fentry/session/internal/pool"
 )
 
 // Errors that callers may handle. Both wrap the system's error.
@@ -19,7 +20,10 @@ var (
 
 // Warm has the kernel begin with what takes it a while, and what a session waits for otherwise. Who is certain to begin one,
 // and has something else to do before, calls it first.
-func Warm() { go clock.Hz() }
+func Warm() {
+	go clock.Hz()
+	go pool.Warm()
+}
 
 // LookPath returns the file that execvp would execute for a name: the name itself if it contains a slash, else the
 // first executable file of that name in the directories of $PATH, where an empty entry means the working directory.

@@ -129,7 +129,7 @@ func (s *session) launcher(pool, emulator string) (*launch.Launcher, error) {
 	l := &launch.Launcher{
 		Path: s.o.Path, Args: s.o.Args, Env: s.o.Env, Dir: s.o.WorkDir, Files: s.o.Files, File: s.o.File,
 		Inherited: s.in, NoPtrace: s.o.NoPtrace, Emulator: s.o.Emulator, EmulatorPath: emulator,
-		Logf: s.logf, Ready: s.ready, Pool: pool, Observed: s.o.SampleEvery > 0,
+		Logf: s.logf, Ready: s.ready, Release: s.release, Pool: pool, Observed: s.o.SampleEvery > 0,
 	}
 	if s.o.PatchedCopy != nil {
 		l.Copy = func(f *os.File) error { return s.o.PatchedCopy(pool, f) }
@@ -223,6 +223,7 @@ func (s *session) begin(l *launch.Launcher, signals <-chan os.Signal) (launch.St
 	if s.attached == nil {
 		return s.launch(l, signals)
 	}
+	s.release()
 	s.work() // those that are attached to run on, and ask
 	st, err := s.attach()
 	if err != nil {

@@ -60,6 +60,8 @@ type Launcher struct {
 	// Ready is called when execve has succeeded and, if the program can be held
 	// there, before its first instruction.
 	Ready func(pid int)
+	// Release is called before any code of the program runs, when all else has been done.
+	Release func()
 	// Observed: it is to be called before the program's first instruction, if that is possible.
 	Observed bool
 }
@@ -127,6 +129,7 @@ func (l *Launcher) traced() (started, error) {
 	if err == nil {
 		err = t.SetSignals(l.Inherited.Ignored, l.Inherited.Blocked)
 	}
+	l.Release()
 	if err == nil && l.Library != nil {
 		s.traced = t
 	} else if err == nil {

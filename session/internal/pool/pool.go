@@ -67,6 +67,9 @@ type Pool struct {
 	off    int // where it lists the functions that are switched off
 	offs   int // and how many of them there are
 	alone  bool
+
+	settled <-chan struct{} // closed when known is; nil: it is
+	known   bool            // it is poolFD, too
 }
 
 // New makes an empty pool with room for about size bytes of chunks of full size.
@@ -94,7 +97,8 @@ func New(size int64, policy trace.Policy, now clock.Reading, hz uint64) (*Pool, 
 		unix.Close(fd)
 		return nil, fmt.Errorf("buffer of %d bytes: %w", size, err)
 	}
-	p.FD = wellKnownFD(fd)
+	p.FD = fd
+	p.settled = p.wellKnown()
 	PutHeader(p.Mem, p.N, p.header, policy, trace.LayoutSlots, os.Getpid(), now, hz)
 	le.PutUint64(p.Mem[format.HRecorderNs:], procfs.PIDNamespace(os.Getpid()))
 	le.PutUint32(p.Mem[format.HSmallChunks:], uint32(p.Small))
@@ -173,6 +177,10 @@ func (p *Pool) Close() {
 	}
 	if p.FD >= 0 {
 		unix.Close(p.FD)
+	}
+	if p.WaitKnown(); p.known {
+		unix.Close(poolFD)
+		p.known = false
 	}
 }
 
