@@ -60,7 +60,7 @@ type Launcher struct {
 	// Ready is called when execve has succeeded and, if the program can be held
 	// there, before its first instruction.
 	Ready func(pid int)
-	// Release is called before any code of the program runs, when all else has been done.
+	// Release is called before anything runs in the program, the tracer included, when all else has been done.
 	Release func()
 	// Observed: it is to be called before the program's first instruction, if that is possible.
 	Observed bool
@@ -120,6 +120,7 @@ func (l *Launcher) traced() (started, error) {
 			err = t.ReplaceEnv(r, numbered(r, pid))
 		}
 	}
+	l.Release()
 	if err == nil {
 		s.memory, err = l.inject(t, pid)
 	}
@@ -129,7 +130,6 @@ func (l *Launcher) traced() (started, error) {
 	if err == nil {
 		err = t.SetSignals(l.Inherited.Ignored, l.Inherited.Blocked)
 	}
-	l.Release()
 	if err == nil && l.Library != nil {
 		s.traced = t
 	} else if err == nil {

@@ -120,6 +120,7 @@ type loader struct {
 	stubs    span   // where system calls of it are made that were moved, or open is called
 	stub     stubLayout
 	armed    bool   // there are breakpoints in these
+	exchange uint64 // where exchangeCode is; 0: nowhere
 	entry    uint64 // of the program
 	saved    []byte // what is at the breakpoint there
 
@@ -375,7 +376,12 @@ func (l *loader) replace(fd, path uint64, give func(Opened) string) error {
 	if with == "" {
 		return nil
 	}
-	return l.t.withoutSignals(func() error { return l.t.replaceFD(fd, with) })
+	return l.t.withoutSignals(func() error {
+		if l.exchange != 0 && len(with) < exchangePath && !l.t.inside && l.t.parked == nil {
+			return l.exchangeFD(fd, with)
+		}
+		return l.t.replaceFD(fd, with)
+	})
 }
 
 // groupStop tells whether the process has been stopped by a signal, not for one that is to be delivered: then there is

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/arch"
 )
@@ -125,7 +128,8 @@ func findCalls(code []byte, open uint64) (at []int) {
 
 // change puts a stub for each site in memory close to the loader, and has the sites lead there.
 func (l *loader) change(sites []uint64, stub func(at, site uint64) ([]byte, arch.Edit)) error {
-	page, err := l.page(pageUp(uint64(len(sites)) * l.stub.size))
+	size := uint64(len(sites)) * l.stub.size
+	page, err := l.page(pageUp(size + uint64(len(exchangeCode)) + exchangePath))
 	if err != nil {
 		return err
 	}
@@ -143,7 +147,7 @@ func (l *loader) change(sites []uint64, stub func(at, site uint64) ([]byte, arch
 	for _, e := range edits {
 		l.hooked = append(l.hooked, span{e.Addr, uint64(len(e.Old))})
 	}
-	if err := l.t.WriteAt(stubs, page); err != nil {
+	if err := l.t.WriteAt(append(stubs, exchangeCode...), page); err != nil {
 		return err
 	}
 	if err := arch.Compare(l.t, PageSize, arch.All(edits)); err != nil {
@@ -152,7 +156,80 @@ func (l *loader) change(sites []uint64, stub func(at, site uint64) ([]byte, arch
 	if err := arch.Write(l.t, PageSize, edits); err != nil {
 		return err
 	}
-	l.stubs = span{page, uint64(len(stubs))}
+	l.stubs, l.exchange = span{page, size}, page+size
+	return nil
+}
+
+// exchangeCode does what replaceFD does: it opens the file at the path in r12 as the descriptor in ebx, and keeps whether that
+// is closed at execve. rax says how it went. Each system call that a tracer has a process make by itself is two changes of
+// process and ten requests; a library needs four.
+var exchangeCode = []byte{
+	0x89, 0xdf, // mov %ebx, %edi
+	0xbe, unix.F_GETFD, 0, 0, 0, // mov $F_GETFD, %esi
+	0xb8, unix.SYS_FCNTL, 0, 0, 0, // mov $SYS_fcntl, %eax
+	0x0f, 0x05, // syscall
+	0x48, 0x85, 0xc0, // test %rax, %rax
+	0x78, 64, // js end
+	0x89, 0xc5, // mov %eax, %ebp
+	0x83, 0xe5, unix.FD_CLOEXEC, // and $FD_CLOEXEC, %ebp
+	0xc1, 0xe5, 19, // shl $19, %ebp: O_CLOEXEC
+	0x48, 0xc7, 0xc7, 0x9c, 0xff, 0xff, 0xff, // mov $AT_FDCWD, %rdi
+	0x4c, 0x89, 0xe6, // mov %r12, %rsi
+	0x31, 0xd2, // xor %edx, %edx: O_RDONLY
+	0xb8, 0x01, 0x01, 0x00, 0x00, // mov $SYS_openat, %eax
+	0x0f, 0x05, // syscall
+	0x48, 0x85, 0xc0, // test %rax, %rax
+	0x78, 32, // js end
+	0x41, 0x89, 0xc5, // mov %eax, %r13d
+	0x89, 0xc7, // mov %eax, %edi
+	0x89, 0xde, // mov %ebx, %esi
+	0x89, 0xea, // mov %ebp, %edx
+	0xb8, 0x24, 0x01, 0x00, 0x00, // mov $SYS_dup3, %eax
+	0x0f, 0x05, // syscall
+	0x49, 0x89, 0xc6, // mov %rax, %r14
+	0x44, 0x89, 0xef, // mov %r13d, %edi
+	0xb8, unix.SYS_CLOSE, 0, 0, 0, // mov $SYS_close, %eax
+	0x0f, 0x05, // syscall
+	0x4c, 0x89, 0xf0, // mov %r14, %rax
+	0xcc, // end: int3
+}
+
+// exchangePath is the room for the path, behind it.
+const exchangePath = 128
+
+// exchangeFD makes a descriptor of the process one of the file at path. Signals are blocked.
+func (l *loader) exchangeFD(fd uint64, path string) error {
+	regs, err := l.t.registers()
+	if err != nil {
+		return &RefusedError{err}
+	}
+	end := l.exchange + uint64(len(exchangeCode))
+	if err := l.t.WriteAt(append([]byte(path), 0), end); err != nil {
+		return err
+	}
+	run := *regs
+	run.Rbx, run.R12 = fd, end
+	run.setPC(l.exchange)
+	run.noRestart()
+	if err := l.t.setRegisters(&run); err != nil {
+		return &RefusedError{err}
+	}
+	if err := l.t.resume(unix.PtraceCont); err != nil {
+		return err
+	}
+	after, err := l.t.registers()
+	if err == nil && !after.stoppedAt(end-uint64(len(breakpoint))) {
+		err = fmt.Errorf("stopped at %#x", after.pc())
+	}
+	if err == nil {
+		_, err = after.value()
+	}
+	if serr := l.t.setRegisters(regs); err == nil {
+		err = serr
+	}
+	if err != nil {
+		return &RefusedError{fmt.Errorf("open %s in the process: %w", path, err)}
+	}
 	return nil
 }
 
