@@ -165,7 +165,7 @@ func (p *Plan) registers() bool {
 type ruled struct {
 	at    uint64          // address of it, or of its copy
 	stays []ehframe.Entry // entries that are still where they were
-	entry []ehframe.Entry // that of the entry point, if it alone does
+	entry []ehframe.Entry // that of the entry point, if it alone does and the runtime's own walks are to end there
 }
 
 // header is the search table, with the entries that have been copied and others.
@@ -273,7 +273,7 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 			}
 		}
 		for d := range table.All() {
-			if l.isEntry(d) {
+			if l.p.Options.walks() && l.isEntry(d) { // else unwinders would find one caller more than without
 				out.entry = append(out.entry, ehframe.Entry{PC: d.PC, FDE: d.Addr})
 			}
 		}

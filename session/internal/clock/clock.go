@@ -63,9 +63,15 @@ func ReadCost() float64 {
 
 // Hz is the frequency of the counter as the machine says or as the kernel
 // knows it, 0 if neither tells. It is asked for once: the first perf event of a machine takes the kernel 10 to 25 ms.
-func Hz() uint64 { return hz() }
+func Hz() uint64 {
+	asked.Do(func() { hz = frequency() })
+	return hz
+}
 
-var hz = sync.OnceValue(frequency)
+var (
+	asked sync.Once
+	hz    uint64
+)
 
 // frequency asks for it. The kernel publishes the factors of its own clock in the page of a
 // perf event (struct perf_event_mmap_page): ns = ticks * time_mult >> time_shift.
