@@ -279,7 +279,7 @@ func (m *machine) addFixture(t *testing.T, p *program, at string) (tries []machi
 		}
 		tries = append(tries, machineTry{p, args,
 			m.add("/"+at+"/untraced", argv, counts, keep(at+"/untraced")),
-			m.add("/"+recorded, append([]string{"/fentry", "record", "-o", "/tmp/data"}, argv...), counts, keep(recorded)),
+			m.add("/"+recorded, append([]string{"/fentry", "record", "--no-inherit", "-o", "/tmp/data"}, argv...), counts, keep(recorded)),
 			m.add("/"+at+"/patched", argv, append(counts, "FENTRY_DATA=/tmp/data"), keep(at+"/patched")),
 			files,
 		})
