@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -236,6 +237,49 @@ func TestControlAddedBusy(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Functions are added to children, too, that were forked before, and are switched off, settled and taken out of all of them.
+func TestControlAddedChildren(t *testing.T) {
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startControlled(t, attached, ofFunctions(t, "outer"), "-fpatchable-function-entry=5")
+			const children = 3
+			c.do("keep %d", children)
+			waitFor(t, "children", func() int { return len(childrenOf(c.pid)) - children + 1 })
+			for _, line := range []string{"set_ftrace_filter += leaf", "settle", "set_ftrace_filter += other", "settle",
+				"set_ftrace_filter = outer", "settle", "set_ftrace_filter += leaf", "settle"} {
+				c.control(line)
+				time.Sleep(20 * time.Millisecond)
+			}
+			if !attached {
+				return
+			}
+			if answer := c.control("detach unload"); answer != "" {
+				t.Error(answer)
+			}
+			for _, pid := range append(childrenOf(c.pid), c.pid) {
+				if maps, _, _ := state(t, pid); hasTracer(maps) {
+					t.Errorf("the tracer is still in process %d", pid)
+				}
+			}
+			c.do("work 1")
+			if got := c.calls(); got["leaf"] == 0 || got["other"] == 0 {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+// childrenOf are the children of a process that has one thread.
+func childrenOf(pid int) (all []int) {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for _, word := range strings.Fields(string(b)) {
+		if child, err := strconv.Atoi(word); err == nil {
+			all = append(all, child)
+		}
+	}
+	return all
 }
 
 // Wherever a recorder is killed that adds functions to a program, switches them off again and detaches, the program goes on as if

@@ -1,7 +1,8 @@
 /* Does what standard input says, a line each: "work N" calls each function N times, "thread N" the same in a new thread,
    "fork N" in a child, "slow" takes a few milliseconds, "load LIBRARY N" calls library_function N times, "fail N" sets
    errno. "busy N" has N threads do nothing but call empty without an end, "storm N" fork children. "hold 1" has a word on
-   the stack that leads into the middle of outer, until "hold 0". "raise N" has a signal come. It answers "done" to each,
+   the stack that leads into the middle of outer, until "hold 0". "raise N" has a signal come. "keep N" forks children that
+   work as long as this one is their parent. It answers "done" to each,
    and ends with status 7. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -105,6 +106,14 @@ NOINLINE void obey(char *line)
 			pthread_create(&t, 0, busy, 0);
 	} else if (sscanf(line, "hold %d", &n) == 1) {
 		*held = n ? (char *)outer + ENTRY + 2 : 0;
+	} else if (sscanf(line, "keep %d", &n) == 1) {
+		pid_t parent = getpid();
+		while (n--)
+			if (!fork()) {
+				for (; getppid() == parent; usleep(1000))
+					work(1);
+				_exit(3);
+			}
 	} else if (sscanf(line, "fail %d", &n) == 1) {
 		fails(n);
 	} else if (sscanf(line, "load %199s %d", name, &n) == 2) {

@@ -220,11 +220,11 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 		}
 		return err
 	}
-	a.images = append(a.images, images...)
 	if err == nil {
 		err = b.writeSites(ts, edits)
 	}
 	b.divide()
+	a.keep(images)
 	a.Busy = append(a.Busy, b.Busy...)
 	if err != nil && home {
 		if _, derr := a.Detach(ts.pid); derr != nil {
@@ -232,6 +232,26 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 		}
 	}
 	return err
+}
+
+// keep adds images to those of an attachment. More functions are put into each process on their own that was forked before: what is
+// at the same place in several is one image.
+func (a *Attachment) keep(images []*image) {
+	for _, im := range images {
+		i := slices.IndexFunc(a.images, im.same)
+		if !im.beside || i < 0 {
+			a.images = append(a.images, im)
+			continue
+		}
+		o := a.images[i]
+		o.edits = append(o.edits, without(im.edits, o.edits)...)
+		slices.SortStableFunc(o.edits, byAddress)
+	}
+}
+
+// same tells whether another image is the same plan, at the same place.
+func (im *image) same(o *image) bool {
+	return o.m.Running != nil && o.m.Running.Image == im.m.Running.Image && o.bias+o.m.RXAddr == im.bias+im.m.RXAddr
 }
 
 // divide notes which edits were written in which image.
