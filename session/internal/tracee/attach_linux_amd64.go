@@ -270,6 +270,7 @@ func (a *Attachment) divide() {
 // view is what of an attachment is in a process, by its mappings; nil: it runs another program by now.
 func (a *Attachment) view(pid int, ms []mapping) *Attachment {
 	v := &Attachment{started: true}
+	joined := joinedIn(pid)
 	for i, im := range a.images {
 		at := im.bias + im.m.RXAddr
 		there := slices.ContainsFunc(ms, func(m mapping) bool { return m.lo <= at && at < m.hi && m.perms == "r-xp" && m.path == "" })
@@ -277,6 +278,10 @@ func (a *Attachment) view(pid int, ms []mapping) *Attachment {
 			return nil
 		}
 		if !there {
+			continue
+		}
+		if im.beside && !joined(im) {
+			v.mapped = append(v.mapped, im.mapped...)
 			continue
 		}
 		v.images = append(v.images, im)
@@ -288,6 +293,21 @@ func (a *Attachment) view(pid int, ms []mapping) *Attachment {
 	slices.SortStableFunc(v.edits, byAddress)
 	v.edits = layered(v.edits)
 	return v
+}
+
+// joinedIn tells which images have joined the runtime of a process: one that was forked before that has their memory alone.
+func joinedIn(pid int) func(*image) bool {
+	runtime := sync.OnceValues(func() (*Runtime, error) {
+		r, err := OpenRuntime(pid)
+		if err == nil {
+			r.Close()
+		}
+		return r, err
+	})
+	return func(im *image) bool {
+		r, err := runtime()
+		return err != nil || slices.ContainsFunc(r.Images, func(o RuntimeImage) bool { return o.thunks == im.bias+im.m.RXAddr })
+	}
 }
 
 func byAddress(a, b arch.Edit) int { return cmp.Compare(a.Addr, b.Addr) }
