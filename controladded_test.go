@@ -239,6 +239,36 @@ func TestControlAddedBusy(t *testing.T) {
 	}
 }
 
+// Functions that are added to a recording that began with function are recorded as its tracer is by then.
+func TestControlAddedTracer(t *testing.T) {
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			o := ofFunctions(t, "outer")
+			o.Plan.Flat = true
+			c := startControlled(t, attached, o, "-fpatchable-function-entry=5")
+			for i, line := range []string{"current_tracer = function_graph", "set_ftrace_filter += middle", "set_ftrace_filter += leaf",
+				"current_tracer = function", "set_ftrace_filter += other", "current_tracer = function_graph"} {
+				c.control(line)
+				c.do("work %d", 1<<i)
+			}
+			got := c.calls()
+			for name, n := range map[string]uint64{"outer": 0b111111, "middle": 0b111110, "leaf": 3 * 0b111100, "other": 0b110000} {
+				if got[name] != n {
+					t.Errorf("%s: %d calls, want %d", name, got[name], n)
+				}
+			}
+			for _, in := range []struct {
+				name, caller string
+				n            uint64
+			}{{"middle", "outer", 0b100110}, {"leaf", "middle", 0b100100}, {"leaf", "other", 0b100000}} {
+				if got := c.inside(in.name, in.caller); got != in.n {
+					t.Errorf("%d calls of %s inside of %s, want %d", got, in.name, in.caller, in.n)
+				}
+			}
+		})
+	}
+}
+
 // Functions are added to children, too, that were forked before, and are switched off, settled and taken out of all of them.
 func TestControlAddedChildren(t *testing.T) {
 	for name, attached := range map[string]bool{"started": false, "attached": true} {

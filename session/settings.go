@@ -480,6 +480,7 @@ func (s *session) limit(r *tracee.Runtime, p procfs.Process, to *settings) error
 	if was == want {
 		return nil
 	}
+	was.flat = was.flat || was.images != want.images && r.Flat() // an image that has come can begin so
 	l := tracee.Limits{Depth: to.depth, Threshold: to.thresh, Forget: want.roots != was.roots, Flat: to.flat}
 	l.SetRoots = l.Forget || to.roots.chooses()
 	l.SetActs = want.edition != was.edition || len(to.doing) > 0
