@@ -163,8 +163,11 @@ func (s *settings) acts(image trace.ImageID) (map[uint32][]patch.Act, error) {
 // errno is where the runtime is to find errno in an image; 0: nowhere, or it need not.
 func (s *settings) errno(image trace.ImageID) (int64, error) {
 	for _, d := range s.doing {
-		if d.Errno != nil {
-			return d.Errno(image)
+		if d.Errno == nil {
+			continue
+		}
+		if at, err := d.Errno(image); at != 0 || err != nil {
+			return at, err
 		}
 	}
 	return 0, nil
