@@ -301,6 +301,23 @@ func TestControlAddedChildren(t *testing.T) {
 	}
 }
 
+// Functions are added to a process whose only thread waits in the tracer most of the time, until libraries are changed that it
+// loads.
+func TestControlAddedLoading(t *testing.T) {
+	library := buildAdded(t)
+	o := ofFunctions(t, "outer")
+	o.Libraries = []string{filepath.Base(library)}
+	c := startControlled(t, true, o, "-fpatchable-function-entry=5")
+	c.do("reload %s", library)
+	for _, line := range []string{"set_ftrace_filter += leaf", "set_ftrace_filter += other", "set_ftrace_filter += middle"} {
+		c.control(line)
+	}
+	c.do("work 3")
+	if got := c.calls(); got["leaf"] != 9 || got["other"] != 3 || got["middle"] != 3 {
+		t.Error(got)
+	}
+}
+
 // childrenOf are the children of a process that has one thread.
 func childrenOf(pid int) (all []int) {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))

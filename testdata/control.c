@@ -2,8 +2,8 @@
    "fork N" in a child, "slow" takes a few milliseconds, "load LIBRARY N" calls library_function N times, "fail N" sets
    errno. "busy N" has N threads do nothing but call empty without an end, "storm N" fork children. "hold 1" has a word on
    the stack that leads into the middle of outer, until "hold 0". "raise N" has a signal come. "keep N" forks children that
-   work as long as this one is their parent. It answers "done" to each,
-   and ends with status 7. */
+   work as long as this one is their parent, "reload LIBRARY" one that loads it again and again. It answers "done" to each, and
+   ends with status 7. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -114,6 +114,13 @@ NOINLINE void obey(char *line)
 					work(1);
 				_exit(3);
 			}
+	} else if (sscanf(line, "reload %199s", name) == 1) {
+		pid_t parent = getpid();
+		if (!fork()) {
+			while (getppid() == parent)
+				dlclose(dlopen(name, RTLD_NOW));
+			_exit(3);
+		}
 	} else if (sscanf(line, "fail %d", &n) == 1) {
 		fails(n);
 	} else if (sscanf(line, "load %199s %d", name, &n) == 2) {

@@ -45,6 +45,14 @@ func (a *Attachment) Add(pid int, p Plan) error {
 	return a.add(ts, []*image{im}, -1)
 }
 
+// asleep lets time pass in which others have the lock: a thread can wait in the tracer until the libraries are changed that it has
+// loaded.
+func (a *Attachment) asleep(long time.Duration) {
+	a.mu.Unlock()
+	defer a.mu.Lock()
+	time.Sleep(long)
+}
+
 // otherRuntime tells whether the tracer in a process is certainly not the one that came with an image: programs that are not
 // relocated can have theirs at the same address.
 func otherRuntime(pid int, home *image) bool {
@@ -173,8 +181,9 @@ func (r *Runtime) Has(image uint64) bool {
 }
 
 // outside does something while a thread is stopped that is not in the runtime, and is the one that calls are made in the name
-// of. If one that is stopped alone is always there, all are stopped, and one of them that is not is taken.
-func (ts *threads) outside(do func(ms []mapping) error) error {
+// of. If one that is stopped alone is always there, all are stopped, and one of them that is not is taken. sleep lets time pass
+// between two tries.
+func (ts *threads) outside(sleep func(time.Duration), do func(ms []mapping) error) error {
 	const alone = 5 // tries with one thread
 	r, err := OpenRuntime(ts.pid)
 	if err != nil {
@@ -203,7 +212,7 @@ func (ts *threads) outside(do func(ms []mapping) error) error {
 		if !errors.Is(err, ErrInside) || tries >= leaveTries && time.Since(began) > insidePatience {
 			return err
 		}
-		time.Sleep(pause)
+		sleep(pause)
 		pause = min(2*pause, insidePause)
 	}
 }

@@ -206,7 +206,7 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 			return ts.calling(ms, func(r *remote) error { return b.start(r, stack, ts.aux, pool) })
 		}
 		if images[0].beside {
-			err = ts.outside(start)
+			err = ts.outside(a.asleep, start)
 		} else {
 			err = ts.within(!home, func() error { return start(ms) })
 		}
