@@ -4,6 +4,7 @@ package fentry_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -315,6 +316,43 @@ func TestControlAddedLoading(t *testing.T) {
 	c.do("work 3")
 	if got := c.calls(); got["leaf"] != 9 || got["other"] != 3 || got["middle"] != 3 {
 		t.Error(got)
+	}
+}
+
+// Functions are added to a process, and taken out of it, that one of several has forked which were attached to, and whose parent
+// has ended.
+func TestControlAddedOrphan(t *testing.T) {
+	program := buildFile(t, "testdata/control.c", "-fpatchable-function-entry=5")
+	var all []*controlled
+	var pids []int
+	for range 2 {
+		cmd := exec.Command(program)
+		c := startTold(t, cmd)
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		if _, err := fmt.Sscan(c.line(), &c.pid); err != nil {
+			t.Fatal(err)
+		}
+		all, pids = append(all, c), append(pids, c.pid)
+	}
+	o, ready, over := ofFunctions(t, "outer"), make(chan struct{}), make(chan error, 1)
+	o.Dir, o.Logf, o.Overhead, o.Live = filepath.Join(t.TempDir(), "fentry.data"), t.Logf, -1, func(*fentry.Live) { close(ready) }
+	go func() {
+		_, err := fentry.Attach(context.Background(), pids, o)
+		over <- err
+	}()
+	select {
+	case <-ready:
+	case err := <-over:
+		t.Fatal(err)
+	}
+	all[1].do("orphan 1")
+	for _, line := range []string{"set_ftrace_filter += leaf", "settle", "detach unload"} {
+		if _, err := session.Control(pids[0], line); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	if err := <-over; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -328,6 +328,11 @@ func (a *attached) of(pid int) *attachedProcess {
 			return p
 		}
 	}
+	for _, p := range a.all { // those between have ended
+		if p.at != nil && p.at.In(pid) {
+			return p
+		}
+	}
 	return nil
 }
 

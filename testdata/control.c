@@ -2,8 +2,8 @@
    "fork N" in a child, "slow" takes a few milliseconds, "load LIBRARY N" calls library_function N times, "fail N" sets
    errno. "busy N" has N threads do nothing but call empty without an end, "storm N" fork children. "hold 1" has a word on
    the stack that leads into the middle of outer, until "hold 0". "raise N" has a signal come. "keep N" forks children that
-   work as long as this one is their parent, "reload LIBRARY" one that loads it again and again. It answers "done" to each, and
-   ends with status 7. */
+   work as long as this one is their parent, "reload LIBRARY" one that loads it again and again, "orphan N" one that works as long as
+   this one is there, and whose parent has ended. It answers "done" to each, and ends with status 7. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -121,6 +121,15 @@ NOINLINE void obey(char *line)
 				dlclose(dlopen(name, RTLD_NOW));
 			_exit(3);
 		}
+	} else if (sscanf(line, "orphan %d", &n) == 1) {
+		pid_t first = getpid(), child = fork();
+		if (!child) {
+			if (!fork())
+				for (; !kill(first, 0); usleep(1000))
+					work(n);
+			_exit(3);
+		}
+		waitpid(child, &status, 0);
 	} else if (sscanf(line, "fail %d", &n) == 1) {
 		fails(n);
 	} else if (sscanf(line, "load %199s %d", name, &n) == 2) {
