@@ -76,6 +76,7 @@ func (a *Attachment) giveBack(ts *threads, edits []arch.Edit) error {
 					if err := r.giveBack(ms, &now[0]); err != nil {
 						return err
 					}
+					now[0].was = nil // there can be as much of it as the program has code
 					now, rest = now[1:], rest[1:]
 				}
 				return nil
