@@ -39,9 +39,13 @@ type controlled struct {
 // startControlled starts the program, recorded from its start or attached to.
 func startControlled(t *testing.T, attached bool, o fentry.Options, flags ...string) *controlled {
 	t.Helper()
-	program := buildFile(t, "testdata/control.c", flags...)
+	return startControlledProgram(t, attached, o, exec.Command(buildFile(t, "testdata/control.c", flags...)))
+}
+
+// startControlledProgram is startControlled for another program, which says its process id first.
+func startControlledProgram(t *testing.T, attached bool, o fentry.Options, cmd *exec.Cmd) *controlled {
+	t.Helper()
 	c := &controlled{t: t, dir: filepath.Join(t.TempDir(), "fentry.data"), ended: make(chan *fentry.Result, 1)}
-	cmd := exec.Command(program)
 	in, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"debug/elf"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -98,4 +99,27 @@ func processesThatCall(t *testing.T, dir, name string) int {
 		t.Fatal(err)
 	}
 	return len(pids)
+}
+
+// TestGoExecutesUnrecorded: what a Go program executes while its system calls are not recorded, as somebody has said meanwhile, is
+// traced as ever.
+func TestGoExecutesUnrecorded(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("Go programs are traced on x86-64")
+	}
+	b := goBuild{prog: "goexecutes", flag: "-trimpath", env: "CGO_ENABLED=0"}
+	prog := b.build(t, t.TempDir())
+	for _, off := range []string{"syscalls = 0", "tracing_on = 0"} {
+		cmd := exec.Command(prog)
+		cmd.Env = append(os.Environ(), "TOLD=1")
+		c := startControlledProgram(t, false, fentry.Options{Syscalls: true}, cmd)
+		c.do("execute")
+		c.control(off)
+		c.do("execute")
+		c.in.Close()
+		res := <-c.ended
+		if res == nil || len(res.Executed) != 1 || res.Executed[0].Times != 2 {
+			t.Errorf("%s: %+v", off, res)
+		}
+	}
 }

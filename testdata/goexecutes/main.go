@@ -1,8 +1,9 @@
 // Goexecutes executes itself: from many goroutines at once, in another directory and session, by a path that leads nowhere,
-// and in its own place. With arguments it is what was executed.
+// and in its own place; if it is to be told, once for each line that it reads. With arguments it is what was executed.
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"os"
@@ -21,6 +22,8 @@ func main() {
 		}
 	case len(os.Args) > 1:
 		child(os.Args[1])
+	case os.Getenv("TOLD") != "":
+		told()
 	default:
 		parent()
 	}
@@ -49,6 +52,13 @@ func execute(c *exec.Cmd) string {
 		panic(fmt.Sprint(err, string(out)))
 	}
 	return string(out)
+}
+
+func told() {
+	fmt.Println(os.Getpid())
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); fmt.Println("done") {
+		execute(exec.Command(self(), "told"))
+	}
 }
 
 func parent() {

@@ -218,6 +218,10 @@ HIDDEN(\name)
 	notrack jmp *%rcx
 20:
 	.if \exit == 0
+	cmp	$NR_EXECVE, %rax
+	je	.Lgo_executes
+	cmp	$NR_EXECVEAT, %rax
+	je	.Lgo_executes
 	lea	UNRECORDED(%rcx), %rcx
 	.endif
 	notrack jmp *%rcx
@@ -239,12 +243,13 @@ fentry_go_some_syscall_enter:
 	bt	%rax, fentry_syscall_filter(%rip)
 	jc	fentry_go_syscall_enter
 	cmp	$NR_EXECVE, %eax
-	je	3f
+	je	.Lgo_executes
 	cmp	$NR_EXECVEAT, %eax
-	je	3f
+	je	.Lgo_executes
 4:	lea	UNRECORDED(%rcx), %rcx
 	notrack jmp *%rcx
-3:	TO_C
+.Lgo_executes:
+	TO_C
 	mov	%rsp, %rdi
 	call	fentry_go_executes
 	FROM_C
