@@ -7,9 +7,12 @@ package fentry
 // A program loads sixty libraries, of which a run writes sixty symbol files, each from three tables of the library: that takes
 // longer than all that is done to the program itself. The names of a library's functions follow from what its copy does,
 // and from the files that have names which the library lacks. So what is written into a trace is kept in the cache, with
-// what was at the paths where such a file was looked for, and is used as long as that is there.
+// what was at the paths where such a file was looked for, and is used as long as that is there. A system that crashes can
+// leave anything in a file, so there is a checksum, too.
 
 import (
+	"bytes"
+	"hash/crc32"
 	"io"
 	"os"
 
@@ -32,6 +35,7 @@ const (
 type aboutNames struct {
 	Looked  []lookedAt // where names were looked for beside the library
 	Missing bool       // and not found
+	Sum     uint32     // of the symbol file
 }
 
 // lookedAt is a path, and the file that it led to; "": none.
@@ -80,7 +84,7 @@ func (l *libraries) writeNames(id trace.ImageID, w io.Writer) (done bool, err er
 		return true, err
 	}
 	if about != nil && lib.key != "" {
-		kept := keepNames(l.cache, lib.key, about, t)
+		kept := keepNames(l.cache, lib.key, *about, t)
 		l.mu.Lock()
 		l.keptNames = l.keptNames || kept
 		l.mu.Unlock()
@@ -89,14 +93,25 @@ func (l *libraries) writeNames(id trace.ImageID, w io.Writer) (done bool, err er
 }
 
 // keepNames keeps a symbol file, and tells whether it could.
-func keepNames(c *cache.Cache, key string, about *aboutNames, t *names.Table) bool {
+func keepNames(c *cache.Cache, key string, about aboutNames, t *names.Table) bool {
 	c.Drop(namesKind, key) // if there is one, it is out of date
-	kept, err := c.Put(namesKind, key, "names", about, func(f *os.File) error { return names.Write(f, t) })
+	var b bytes.Buffer
+	if names.Write(&b, t) != nil {
+		return false
+	}
+	about.Sum = namesSum(b.Bytes())
+	kept, err := c.Put(namesKind, key, "names", &about, func(f *os.File) error {
+		_, err := f.Write(b.Bytes())
+		return err
+	})
 	if err == nil {
 		kept.Close()
 	}
 	return err == nil
 }
+
+// namesSum is the checksum of a symbol file.
+func namesSum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
 // copyNames writes a symbol file that is kept. done is false if there is none.
 func copyNames(c *cache.Cache, key string, o *symbol.Options, w io.Writer) (done bool, err error) {
@@ -112,6 +127,11 @@ func copyNames(c *cache.Cache, key string, o *symbol.Options, w io.Writer) (done
 	if !about.holds(o) {
 		return false, nil
 	}
-	_, err = io.Copy(w, kept)
+	b, err := readKept(kept, namesLimit)
+	if err != nil || namesSum(b) != about.Sum {
+		c.Drop(namesKind, key) // it is damaged
+		return false, nil
+	}
+	_, err = w.Write(b)
 	return true, err
 }

@@ -4,13 +4,17 @@ package fentry
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/symbol"
@@ -65,10 +69,15 @@ func TestKeptNames(t *testing.T) {
 			t.Fatalf("%d entries: %v", len(list), err)
 		}
 		b, err := os.ReadFile(list[0])
-		if err == nil {
-			err = os.WriteFile(list[0], append([]byte(marked), b[len(marked):]...), 0o600)
-		}
 		if err != nil {
+			t.Fatal(err)
+		}
+		sum := namesSum(b)
+		copy(b, marked)
+		note := filepath.Join(filepath.Dir(list[0]), ".info")
+		about, noteErr := os.ReadFile(note)
+		about = bytes.Replace(about, fmt.Append(nil, sum), fmt.Append(nil, namesSum(b)), 1)
+		if err := errors.Join(noteErr, os.WriteFile(list[0], b, 0o600), os.WriteFile(note, about, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,4 +120,63 @@ func TestKeptNames(t *testing.T) {
 	used("names are installed", false, true)
 	mark()
 	used("names are kept", true, true)
+	damageNames(t, cache)
+	used("what is kept is damaged", false, true)
+	mark()
+	used("and was made anew", true, true)
+}
+
+// damageNames writes zeros over the symbol files that are kept.
+func damageNames(t *testing.T, cache string) {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(cache, "fentry", namesKind, "*", "names"))
+	if err != nil || len(list) == 0 {
+		t.Fatalf("%d entries: %v", len(list), err)
+	}
+	for _, file := range list {
+		st, err := os.Stat(file)
+		if err == nil {
+			err = os.WriteFile(file, make([]byte, st.Size()), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Where the symbol file that is kept with a program's plan is damaged, a run writes another one, and the next run keeps both.
+func TestKeptNamesDamaged(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	_, path := staticProgram(t)
+	aged(t, path)
+	o := Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Overhead: -1}
+	for i := range 4 {
+		if i == 1 {
+			damageNames(t, cache)
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(path, &st); err != nil {
+			t.Fatal(err)
+		}
+		plans := newPlans(&o)
+		if got, want := plans.get(path, &st) != nil, i == 1 || i == 3; got != want {
+			t.Errorf("run %d: a plan is kept: %t", i+1, got)
+		}
+		plans.close()
+		if _, err := Run(context.Background(), exec.Command(path), o); err != nil {
+			t.Fatal(err)
+		}
+		tr, err := trace.Open(o.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for fn := range tr.Functions() {
+			found = found || fn.Name == "main"
+		}
+		if tr.Close(); !found {
+			t.Errorf("run %d: no main", i+1)
+		}
+	}
 }

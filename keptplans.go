@@ -118,7 +118,7 @@ func (k *plans) get(path string, st *unix.Stat_t) *keptPlan {
 	if !p.about.Names.holds(&k.symbols) {
 		return nil
 	}
-	b, err := readKept(f)
+	b, err := readKept(f, planLimit)
 	if err == nil {
 		p.memory, err = patch.ReadMemory(b)
 	}
@@ -129,10 +129,10 @@ func (k *plans) get(path string, st *unix.Stat_t) *keptPlan {
 	return p
 }
 
-// readKept reads an entry's file.
-func readKept(f *os.File) ([]byte, error) {
+// readKept reads an entry's file, of up to so many bytes.
+func readKept(f *os.File, limit int64) ([]byte, error) {
 	st, err := f.Stat()
-	if err != nil || st.Size() > planLimit {
+	if err != nil || st.Size() > limit {
 		return nil, errors.Join(err, cache.ErrNone)
 	}
 	b := make([]byte, st.Size())
@@ -164,15 +164,18 @@ func (k *plans) put(p *Program, st *unix.Stat_t, plan *patch.Plan, memory *patch
 		return // it is planned again the next time
 	}
 	f.Close()
-	keepNames(k.cache, key, &about.Names, planTable(p, plan))
+	keepNames(k.cache, key, about.Names, planTable(p, plan))
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.kept = true
 }
 
-// copyNames writes the symbol file of a plan. done is false if there is none.
+// copyNames writes the symbol file of a plan. done is false if there is none: then the next run is to make both.
 func (k *plans) copyNames(p *keptPlan, w io.Writer) (done bool, err error) {
-	return copyNames(k.cache, p.key, &k.symbols, w)
+	if done, err = copyNames(k.cache, p.key, &k.symbols, w); !done {
+		k.cache.Drop(plansKind, p.key)
+	}
+	return done, err
 }
 
 // close gives back what the run has needed.
