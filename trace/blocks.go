@@ -131,7 +131,7 @@ func eachBounds(b []byte, images []uint32, first, n int, fn func(block int, f Fu
 		return math.MaxUint64
 	}
 	for i := range n {
-		var f FuncID
+		f := noFunc
 		for range p.count(3) {
 			two := p.next(&f, 2)
 			inside := ticks()

@@ -505,3 +505,16 @@ func BenchmarkMakeIndex(b *testing.B) {
 		b.ReportMetric(float64(len(m.b))/10e6, "B/event")
 	})
 }
+
+// TestSyscallsAlone: what the index has of a block or a run of system calls alone is theirs, not that of the first image's functions.
+func TestSyscallsAlone(t *testing.T) {
+	open := SyscallFunc(257)
+	b := &blockBuilder{fns: []builderFunc{{fn: open}}}
+	var have []FuncID
+	err := eachBounds(append(b.appendBounds(nil, []callBound{{max: 1, inside: 1}}), 0), nil, 0, 1, func(_ int, fn FuncID, _, _ uint64) {
+		have = append(have, fn)
+	})
+	if err != nil || len(have) != 1 || have[0] != open {
+		t.Errorf("bounds of %v, %v", have, err)
+	}
+}

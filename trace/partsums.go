@@ -216,7 +216,7 @@ func (r *sumRun) addTo(rep *report, images []uint32, match *memory, least uint64
 // each calls use with the functions that match.
 func (r *sumRun) each(images []uint32, match *memory, use func(fn FuncID, f *funcSums)) error {
 	p := fields{b: r.body, images: images}
-	var fn FuncID
+	fn := noFunc
 	var f funcSums
 	offs := r.offs(false)
 	for i := range p.count(minSums) {
