@@ -44,7 +44,12 @@ type Filter struct {
 // NewFilter returns a filter made from patterns that include functions and patterns that exclude them again. If
 // include is empty or its first pattern begins with !, all functions are included to begin with.
 func NewFilter(include, exclude []string) (*Filter, error) {
+	return newFilter(include, exclude, false)
+}
+
+func newFilter(include, exclude []string, calls bool) (*Filter, error) {
 	f := &Filter{}
+	f.include.calls = calls
 	if err := f.include.add(include); err != nil {
 		return nil, err
 	}
@@ -154,6 +159,12 @@ func (f *Filter) LeaveOutCalls() error {
 	return nil
 }
 
+// WithCalls returns a filter whose patterns that are whole names stand for the calls of libraries' functions of these
+// names, too: malloc for malloc@plt.
+func WithCalls(patterns []string) (*Filter, error) {
+	return newFilter(patterns, nil, true)
+}
+
 // Own is the pattern of a Go program's own functions, see [Site.Own].
 const Own = "own"
 
@@ -195,6 +206,7 @@ type ruleSet struct {
 	// imaged: some of the rules are for certain images. They are in neither exact nor other but of a set that is for one
 	// of these.
 	imaged bool
+	calls  bool // names stand for the calls of libraries' functions, too
 }
 
 type rule struct {
@@ -271,6 +283,9 @@ func (s *ruleSet) addOne(pattern, text string, depth int) error {
 func (s *ruleSet) use(i int) {
 	if m := &s.rules[i].matcher; m.class == classWhole {
 		s.exact[m.text] = append(s.exact[m.text], i)
+		if s.calls {
+			s.exact[m.text+symbol.CallSuffix] = append(s.exact[m.text+symbol.CallSuffix], i)
+		}
 	} else {
 		s.other = append(s.other, i)
 	}
@@ -281,7 +296,7 @@ func (s *ruleSet) in(path string) ruleSet {
 	if !s.imaged {
 		return *s
 	}
-	out := ruleSet{start: s.start, rules: s.rules, exact: map[string][]int{}, bare: s.bare}
+	out := ruleSet{start: s.start, rules: s.rules, exact: map[string][]int{}, bare: s.bare, calls: s.calls}
 	for i := range s.rules {
 		if im := s.rules[i].image; im == "" || MatchImage(im, path) {
 			out.use(i)

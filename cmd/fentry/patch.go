@@ -144,7 +144,7 @@ func (t *traceFlags) options(cmd *cobra.Command) (patch.Options, error) {
 	if err := t.checkSyscalls(cmd, &o); err != nil {
 		return o, err
 	}
-	selected, err := t.selects()
+	selected, err := t.selects(cmd)
 	if err != nil {
 		return o, usagef(cmd, "%v", err)
 	}

@@ -20,7 +20,7 @@ func addStack(cmd *cobra.Command, to *[]string, at *string) {
 	cmd.Flags().StringVar(at, "stack-at", "", "record the whole stack at system calls: `WHICH` as for --syscalls, which it "+
 		"implies for them")
 	cmd.Flags().StringArrayVar(to, "stack", nil, "record the whole stack at calls of functions that match `PAT`, through "+
-		"functions that are not traced (repeatable)")
+		"functions that are not traced, or of a library's function by its name, without -L (repeatable)")
 }
 
 // addStacks adds what --stack asks for to the actions of functions.
@@ -28,7 +28,11 @@ func addStacks(cmd *cobra.Command, to *patch.Actions, patterns []string) (*patch
 	if len(patterns) == 0 {
 		return to, nil
 	}
-	functions, err := record.NewFilter(patterns, nil)
+	choose := func(p []string) (*record.Filter, error) { return record.NewFilter(p, nil) }
+	if callsMeant(cmd) {
+		choose = record.WithCalls
+	}
+	functions, err := choose(patterns)
 	if err != nil {
 		return nil, usagef(cmd, "--stack: %v", err)
 	}
@@ -39,10 +43,15 @@ func addStacks(cmd *cobra.Command, to *patch.Actions, patterns []string) (*patch
 	return to, nil
 }
 
+// callsMeant tells whether the name of a library's function means its calls: not if the libraries are recorded themselves.
+func callsMeant(cmd *cobra.Command) bool { return !cmd.Flags().Changed("library") }
+
 // selects returns which functions are recorded; nil: all. For --stack, calls of libraries' functions are looked for as
 // with --libcalls, but those that it does not name are not recorded for that.
-func (t *traceFlags) selects() (*record.Filter, error) {
-	quiet := !t.libcalls && slices.ContainsFunc(t.stacks, func(p string) bool { return strings.HasSuffix(p, symbol.CallSuffix) })
+func (t *traceFlags) selects(cmd *cobra.Command) (*record.Filter, error) {
+	quiet := !t.libcalls && slices.ContainsFunc(t.stacks, func(p string) bool {
+		return strings.HasSuffix(p, symbol.CallSuffix) || callsMeant(cmd) && plainName.MatchString(p)
+	})
 	t.libcalls = t.libcalls || quiet
 	if len(t.filter)+len(t.notrace) == 0 && !quiet {
 		return nil, nil

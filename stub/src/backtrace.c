@@ -221,7 +221,7 @@ hidden void take_sample(struct control *c, u64 fp, u32 id, struct image *m)
 static void say_mapped(struct control *c, struct backtraces *b, u64 t, u64 pc)
 {
 	u32 i;
-	const struct loaded *l = loaded_at(lookup(pc), &i);
+	const struct loaded *l = mapped_at(lookup(pc), &i);
 	if (!l || i >= MOST_SAID || b->said[i / 8] >> i % 8 & 1)
 		return;
 	struct file f = file_of(l);

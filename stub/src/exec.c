@@ -28,10 +28,12 @@ static int silent(void)
 	return load(HEADER(u32, FT_H_SILENT)) == load(HEADER(u32, FT_H_HEARTBEAT)) + 1;
 }
 
-/* fentry_executes is for what is about to be executed. A path that leads nowhere, as many
-   do while a shell looks along $PATH, is not worth a question. */
+/* fentry_executes is for what is about to be executed; where code shares the instruction, it can be another system call.
+   A path that leads nowhere, as many do while a shell looks along $PATH, is not worth a question. */
 hidden void fentry_executes(u64 nr, u64 first, u64 second, u64 flags)
 {
+	if (nr != NR_EXECVE && nr != NR_EXECVEAT)
+		return;
 	u32 recorder = source.kind == POOL ? *HEADER(u32, FT_H_RECORDER) : 0;
 	struct exec_call call = { first, AT_FDCWD_, 0, gettid() };
 	if (nr == NR_EXECVEAT)

@@ -154,6 +154,22 @@ hidden const struct loaded *loaded_at(u64 pc, u32 *index)
 	return 0;
 }
 
+/* mapped_at is loaded_at for an address whose entry is found without it, in an image of ours: one that has come since is
+   looked for. */
+hidden const struct loaded *mapped_at(u64 pc, u32 *index)
+{
+	static u32 known;
+	u32 n = 0;
+	const struct loaded *l = loaded_at(pc, index);
+	for (struct image *m = l ? 0 : images_first(); m; m = m->next)
+		n++;
+	if (n == 0 || n == load(&known))
+		return l;
+	store(&known, n);
+	refresh();
+	return loaded_at(pc, index);
+}
+
 /* ---- entries ---- */
 
 /* search finds the entry of an address by a search table, in the form that all linkers write. */

@@ -21,6 +21,7 @@ struct ranges { struct { u64 lo, hi; } range[4]; u32 next; };
 
 hidden u32 walk(struct ranges *known, struct registers r, u64 *pcs, u32 most, u32 *end);
 hidden const struct loaded *loaded_at(u64 pc, u32 *index);
+hidden const struct loaded *mapped_at(u64 pc, u32 *index);
 
 /* Bit of an address that is the id of a function whose first instructions have been moved to where the frame is. */
 #define MOVED_CODE (1UL << 63)

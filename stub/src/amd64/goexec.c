@@ -3,8 +3,6 @@
 #include "machine.h"
 #include "source.h"
 
-enum { NR_EXECVE = 59 };
-
 hidden void fentry_executes(u64 nr, u64 first, u64 second, u64 flags);
 
 hidden void fentry_go_executes(const struct sysregs *r)

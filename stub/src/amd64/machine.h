@@ -238,7 +238,7 @@ static inline u64 context_fault(u64 signal, const void *context)
 }
 
 /* What the runtime does about some system calls. */
-enum { NR_SIGACTION = 13, NR_CLONE = 56, NR_VFORK = 58, NR_CLONE3 = 435, NR_EXECVEAT = 322, NR_PRCTL = 157, NR_ARCH_PRCTL = 158, NR_SECCOMP = 317 };
+enum { NR_SIGACTION = 13, NR_CLONE = 56, NR_VFORK = 58, NR_CLONE3 = 435, NR_EXECVE = 59, NR_EXECVEAT = 322, NR_PRCTL = 157, NR_ARCH_PRCTL = 158, NR_SECCOMP = 317 };
 
 static inline int is_vfork(u64 nr) { return nr == NR_VFORK; }
 

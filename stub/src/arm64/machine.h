@@ -134,7 +134,7 @@ static inline u64 context_fault(u64 signal, const void *context)
 }
 
 /* What the runtime does about some system calls. */
-enum { NR_SIGACTION = 134, NR_PRCTL = 167, NR_CLONE = 220, NR_SECCOMP = 277, NR_CLONE3 = 435, NR_EXECVEAT = 281 };
+enum { NR_SIGACTION = 134, NR_PRCTL = 167, NR_CLONE = 220, NR_SECCOMP = 277, NR_CLONE3 = 435, NR_EXECVE = 221, NR_EXECVEAT = 281 };
 
 static inline int is_vfork(u64 nr) { (void)nr; return 0; }
 
