@@ -13,7 +13,11 @@ import (
 func (m *machine) addProgram(t *testing.T, name, source string, flags ...string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), name)
-	argv := slices.Concat(arm64.compiler(t, "gcc"), []string{"-g", "-o", out, source, "-lpthread"}, flags)
+	compiler := "gcc"
+	if filepath.Ext(source) == ".cc" {
+		compiler = "g++"
+	}
+	argv := slices.Concat(arm64.compiler(t, compiler), []string{"-g", "-o", out, source, "-lpthread"}, flags)
 	run(t, command{argv: argv}).mustSucceed(t)
 	b, err := os.ReadFile(out)
 	if err != nil {
@@ -31,6 +35,7 @@ func TestMachineStacksARM64(t *testing.T) {
 	var tries []try
 	for name, flags := range map[string][]string{
 		"dynamic": {"-O2", "-fno-optimize-sibling-calls"},
+		"static":  {"-O2", "-fno-optimize-sibling-calls", "-static"},
 		"signed":  {"-O2", "-fno-optimize-sibling-calls", "-mbranch-protection=standard"},
 	} {
 		m.addProgram(t, name, "testdata/stacks/backtraces.c", flags...)
@@ -79,5 +84,58 @@ func TestMachineExecutesARM64(t *testing.T) {
 		if n := children(t, filepath.Join(dir, "tmp", "data")); n != 12 {
 			t.Errorf("%v: %d programs called child, want 12\n%s", m.jobs[tr.record].Argv, n, got.Stderr)
 		}
+	}
+}
+
+// thrown is how often testdata/stacks/thrown.cc calls its function that throws.
+const thrown = 5 * 210
+
+// TestMachineThrownARM64 is TestThrown on an arm64 kernel, where the cross compiler's C library may be one that reads its
+// program headers by the ELF header alone (2.36, as it was released).
+func TestMachineThrownARM64(t *testing.T) {
+	t.Parallel()
+	kernel, m := newMachine(t)
+	type try struct{ untraced, record int }
+	var tries []try
+	for name, flags := range map[string][]string{"dynamic": {"-O1"}, "static": {"-O1", "-static"}, "static-pie": {"-O1", "-static-pie"}} {
+		m.addProgram(t, name, "testdata/stacks/thrown.cc", flags...)
+		tries = append(tries, try{m.add("/own", []string{"./" + name}, nil, nil),
+			m.add("/own", []string{"/fentry", "record", "--overhead", "no", "-o", "/tmp/data", "./" + name}, nil, []string{"/tmp/data"})})
+	}
+	outcomes := m.run(t, kernel, 14*time.Minute)
+	for _, tr := range tries {
+		if tr.record >= len(outcomes) {
+			break // which has been reported
+		}
+		dir, argv := t.TempDir(), m.jobs[tr.record].Argv
+		outcomes[tr.record].unpack(t, dir)
+		want := outcomes[tr.untraced].result(argv[:1]).mustSucceed(t)
+		checkThrown(t, filepath.Join(dir, "tmp", "data"), outcomes[tr.record].result(argv), want)
+	}
+}
+
+// checkThrown compares a recorded run of the program with an untraced one.
+func checkThrown(t *testing.T, data string, got, want *result) {
+	t.Helper()
+	if got.err != nil || got.status != want.status || got.stdout != want.stdout || !strings.Contains(want.stdout, "deep 1") {
+		t.Errorf("%s, %v\n%s%s\nuntraced:\n%s", got.status, got.err, got.stdout, got.stderr, want.stdout)
+		return
+	}
+	if n := calls(t, data, "thrower"); n != thrown {
+		t.Errorf("thrower was called %d times, want %d\n%s", n, thrown, got.stderr)
+	}
+}
+
+// TestThrown: static programs throw, catch, walk their stacks and have their thread-local memory.
+func TestThrown(t *testing.T) {
+	needFentry(t)
+	for name, flags := range map[string][]string{"dynamic": {"-O1"}, "static": {"-O1", "-static"}, "static-pie": {"-O1", "-static-pie"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			prog, data := filepath.Join(t.TempDir(), "prog"), filepath.Join(t.TempDir(), "data")
+			run(t, command{argv: slices.Concat(target{}.compiler(t, "g++"), []string{"-o", prog, "testdata/stacks/thrown.cc", "-pthread"}, flags)}).mustSucceed(t)
+			want := run(t, command{argv: []string{prog}}).mustSucceed(t)
+			checkThrown(t, data, run(t, command{argv: []string{fentry, "record", "--overhead", "no", "-o", data, prog}}), want)
+		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -315,6 +316,62 @@ func TestProcessPlan(t *testing.T) {
 	}
 	if _, err := plan(t, orig, patch.Options{}).Memory(); err == nil {
 		t.Error("a plan for a file made process memory")
+	}
+}
+
+// Where a static program reads its program headers by its mapped ELF header, that leads to the added ones.
+func TestProcessHeaders(t *testing.T) {
+	const start = "\nchar said[] = %q; void _start(void) { mid(0); for (;;) ; }\n"
+	const reads, fixed = "Fatal glibc error: Cannot allocate TLS block\n", "Fatal glibc error: %s:%s (%s): assertion failed: %s\n"
+	for _, tt := range []struct {
+		name, said string
+		flags      []string
+		want       bool
+	}{
+		{"read", reads, []string{"-static"}, true},
+		{"read, position-independent", reads, []string{"-static-pie", "-fpie"}, true},
+		{"not read", reads + "\x00" + fixed, []string{"-static"}, false},
+		{"another C library", "hello", []string{"-static"}, false},
+		{"dynamic", reads, []string{"-pie", "-fpie"}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text := "int mid(int n) { return n + 1; }" + strings.ReplaceAll(fmt.Sprintf(start, tt.said), `\x00`, `\0`)
+			orig := read(t, onAMD64.compile(t, "p.c", text, append(tt.flags, "-nostdlib", "-pg", "-mfentry", "-Wl,--defsym=__fentry__=_start")...))
+			for _, running := range []bool{false, true} {
+				p, err := newPlan(orig, patch.Options{Target: patch.Process, Running: running})
+				if running && err != nil {
+					continue // it cannot be attached to
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				m, err := p.Memory()
+				if err != nil {
+					t.Fatal(err)
+				}
+				f, err := elfio.Parse(orig)
+				if err != nil {
+					t.Fatal(err)
+				}
+				base := f.Progs[slices.IndexFunc(f.Progs, func(pr elfio.Prog) bool { return pr.Type == elf.PT_LOAD })].Vaddr
+				header := bytes.Clone(orig[:64])
+				for _, e := range m.Edits {
+					if e.Addr-base < 64 {
+						copy(header[e.Addr-base:], e.New)
+					}
+				}
+				if !tt.want || running {
+					if !bytes.Equal(header, orig[:64]) {
+						t.Errorf("running %v: the ELF header changes", running)
+					}
+					continue
+				}
+				at, n := base+binary.LittleEndian.Uint64(header[32:]), binary.LittleEndian.Uint16(header[56:])
+				if at != m.PhdrAddr || int(n) != m.Phnum {
+					t.Errorf("%d program headers at %#x, want %d at %#x", n, at, m.Phnum, m.PhdrAddr)
+				}
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"bytes"
 	"debug/elf"
 	"fmt"
 	"slices"
@@ -16,7 +17,8 @@ const phentsize = 56 // sizeof(Elf64_Phdr)
 //
 // A plan for a process is the same contents at other addresses: out of the way of the heap, which begins behind the
 // image. Nobody has read the image's program headers yet when it is applied, so the process gets a table of its own,
-// in the added memory, and is told of it by its auxiliary vector.
+// in the added memory, and is told of it by its auxiliary vector. Static programs of glibc 2.36 do not look there: they read
+// the ELF header that is mapped with them, so theirs leads to the table, too.
 
 // Memory says what to write into a process stopped at exec. Addresses are link-time addresses, to which the caller
 // adds the load bias, AT_ENTRY minus OrigEntry.
@@ -169,6 +171,38 @@ func (l *layout) headers() {
 			pr.Vaddr, pr.Paddr = l.ehFrameHdr[0], l.ehFrameHdr[0]
 			pr.Filesz, pr.Memsz = l.ehFrameHdr[1], l.ehFrameHdr[1]
 		}
+	}
+	if !l.p.Options.Running && l.p.golang == nil && readsHeader(l.p.file) {
+		l.mappedHeader()
+	}
+}
+
+// readsHeader tells static programs of glibc 2.36 as it was released, by messages of its start-up code: the first one is new
+// in it, the second one in 2.37, by which AT_PHDR counts again. It is not done to others, as elfutils takes no image in a
+// core dump for one if its headers are far from it.
+func readsHeader(f *elfio.File) bool {
+	return f.ProgIndex(elf.PT_INTERP) < 0 && bytes.Contains(f.Raw(), []byte("Fatal glibc error: Cannot allocate TLS block\n")) &&
+		!bytes.Contains(f.Raw(), []byte("Fatal glibc error: %s:%s (%s): assertion failed: %s\n"))
+}
+
+// mappedHeader has the ELF header in memory lead to the program headers. What reads it there counts from it
+// (__ehdr_start), which takes 64 bits.
+func (l *layout) mappedHeader() {
+	const size, phoff, phnum = 64, 32, 56 // Elf64_Ehdr
+	raw := l.p.file.Raw()
+	for i := range l.p.file.Progs {
+		pr := &l.p.file.Progs[i]
+		if pr.Type != elf.PT_LOAD || pr.Off != 0 || pr.Filesz < size || pr.Vaddr > l.phdrAddr || l.phnum >= 1<<16 {
+			continue
+		}
+		set := func(at uint64, field []byte) {
+			l.tables = append(l.tables, arch.Edit{
+				Addr: pr.Vaddr + at, Old: bytes.Clone(raw[at:][:len(field)]), New: field, Reason: "headers",
+			})
+		}
+		set(phoff, le.AppendUint64(nil, l.phdrAddr-pr.Vaddr))
+		set(phnum, le.AppendUint16(nil, uint16(l.phnum)))
+		return
 	}
 }
 

@@ -304,8 +304,8 @@ func (s *segment) ReadAt(p []byte, addr uint64) error {
 // ReasonUnwind is the Reason of edits of unwind tables.
 const ReasonUnwind = "unwind"
 
-// Edits returns all changes to loaded memory, sorted by address. Their Reason is that of a [Purpose], or "unwind" for
-// an entry of an unwind table.
+// Edits returns all changes to loaded memory, sorted by address. Their Reason is that of a [Purpose], "unwind" for an
+// entry of an unwind table, or "headers" for the ELF header.
 func (p *Plan) Edits() ([]arch.Edit, error) {
 	if err := p.Build(); err != nil {
 		return nil, err
