@@ -172,7 +172,7 @@ func (l *layout) headers() {
 			pr.Filesz, pr.Memsz = l.ehFrameHdr[1], l.ehFrameHdr[1]
 		}
 	}
-	if !l.p.Options.Running && l.p.golang == nil && readsHeader(l.p.file) {
+	if !l.p.Options.Running && readsHeader(l.p.file) {
 		l.mappedHeader()
 	}
 }
