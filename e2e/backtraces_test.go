@@ -161,6 +161,7 @@ func compareSaid(t *testing.T, data string, front int, c command, r *result) {
 		t.Fatal(err)
 	}
 	defer tr.Close()
+	const largest = 2560 << 10 // of the program and its libraries
 	n, moved := 0, 0
 	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
 		if ev.Kind != trace.Stacktrace {
@@ -184,6 +185,9 @@ func compareSaid(t *testing.T, data string, front int, c command, r *result) {
 				moved++ // its address is that of moved instructions, for libgcc, too
 			} else if f.PC != pcs[i] {
 				t.Errorf("%v: stack %d, frame %d: %#x, libgcc finds %#x", c.argv, n, i, f.PC, pcs[i])
+			}
+			if f.File != nil && f.File.Size > largest {
+				t.Errorf("%v: %s is %#x bytes large, which has the tracer's memory in it", c.argv, f.File.Path, f.File.Size)
 			}
 		}
 		return nil

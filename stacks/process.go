@@ -222,12 +222,7 @@ func (p *Process) readImage(m *mapping) *image {
 	}
 	im := &image{path: m.path, inode: m.inode, lo: m.lo}
 	progs := p.programHeaders(m.lo+le.Uint64(h[32:]), le.Uint16(h[56:]))
-	var lowest, highest uint64 = 1<<64 - 1, 0
-	for _, q := range progs {
-		if q.Type == elf.PT_LOAD {
-			lowest, highest = min(lowest, q.Vaddr), max(highest, q.Vaddr+q.Memsz)
-		}
-	}
+	lowest, highest := extent(progs)
 	if highest <= lowest {
 		return nil
 	}
@@ -252,6 +247,18 @@ func (p *Process) readImage(m *mapping) *image {
 	return im
 }
 
+// extent is where an image is loaded. The ELF header of a static program that is traced can lead to the tracer's segments,
+// too, far away: they are in no file, so their offset is 0, as that of the first segment is.
+func extent(progs []elf.ProgHeader) (lowest, highest uint64) {
+	lowest = 1<<64 - 1
+	for _, q := range progs {
+		if q.Type == elf.PT_LOAD && (q.Off != 0 || highest == 0) {
+			lowest, highest = min(lowest, q.Vaddr), max(highest, q.Vaddr+q.Memsz)
+		}
+	}
+	return lowest, highest
+}
+
 // programHeaders reads n program headers, those that can be read.
 func (p *Process) programHeaders(at uint64, n uint16) []elf.ProgHeader {
 	const size = 56 // Elf64_Phdr
@@ -263,7 +270,7 @@ func (p *Process) programHeaders(at uint64, n uint16) []elf.ProgHeader {
 			break
 		}
 		out = append(out, elf.ProgHeader{Type: elf.ProgType(le.Uint32(b)), Flags: elf.ProgFlag(le.Uint32(b[4:])),
-			Vaddr: le.Uint64(b[16:]), Memsz: le.Uint64(b[40:])})
+			Off: le.Uint64(b[8:]), Vaddr: le.Uint64(b[16:]), Memsz: le.Uint64(b[40:])})
 	}
 	return out
 }

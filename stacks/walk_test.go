@@ -3,6 +3,7 @@
 package stacks
 
 import (
+	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"math/rand"
@@ -206,4 +207,18 @@ func randomRow(r *rand.Rand) []byte {
 		row = append(row, 0x07, 16)
 	}
 	return row
+}
+
+// The tracer's segments are no part of the image that its headers say them with.
+func TestExtent(t *testing.T) {
+	own := []elf.ProgHeader{
+		{Type: elf.PT_LOAD, Vaddr: 0x400000, Memsz: 0x518}, {Type: elf.PT_LOAD, Off: 0x1000, Vaddr: 0x401000, Memsz: 0x2345},
+		{Type: elf.PT_NOTE, Off: 0x270, Vaddr: 0x400270, Memsz: 0x20},
+	}
+	added := []elf.ProgHeader{{Type: elf.PT_LOAD, Vaddr: 0x40400000, Memsz: 0x1000}, {Type: elf.PT_LOAD, Vaddr: 0x40410000, Memsz: 0x9000}}
+	for _, progs := range [][]elf.ProgHeader{own, append(own, added...)} {
+		if lowest, highest := extent(progs); lowest != 0x400000 || highest != 0x403345 {
+			t.Errorf("%d headers: %#x to %#x", len(progs), lowest, highest)
+		}
+	}
 }

@@ -51,7 +51,8 @@ static void find_id(struct loaded *l, u64 at, u64 size)
 	}
 }
 
-/* find_segments fills in what program headers say; 0: it is no image. */
+/* find_segments fills in what program headers say; 0: it is no image. Those of a static program can have the tracer's segments
+   in memory, too, far away from it. They are in no file, so their offset is 0, as that of the first segment is. */
 static int find_segments(struct loaded *l)
 {
 	struct { u8 ident[16]; unsigned short type, machine; u32 version; u64 entry, phoff, shoff; u32 flags;
@@ -65,7 +66,7 @@ static int find_segments(struct loaded *l)
 		for (u32 i = 0; i < h.phnum; i++) {
 			if (!read_own(&p, l->lo + h.phoff + i * sizeof p, sizeof p))
 				return 0;
-			if (pass == 0 && p.type == PT_LOAD_) {
+			if (pass == 0 && p.type == PT_LOAD_ && (p.offset || !high)) { /* not the tracer's */
 				low = p.vaddr < low ? p.vaddr : low;
 				high = p.vaddr + p.memsz > high ? p.vaddr + p.memsz : high;
 			}
