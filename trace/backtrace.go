@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"path"
@@ -97,6 +98,45 @@ func (d *decoder) mapped(left *int, take func() uint64) {
 	if len(d.stacks.files) < maxStackNodes {
 		d.stacks.files = append(d.stacks.files, m)
 	}
+}
+
+// A saidAt is where a record FRAMES or MAPS is, and where its chunk ends. A chunk of several goroutines says what stacks are
+// in the part of whichever comes first.
+type saidAt struct{ at, end int64 }
+
+// tell tells of the record whose payload is next.
+func (d *decoder) tell() {
+	if d.says != nil {
+		d.says(d.off-int64(len(d.win)-d.at)-8, d.end)
+	}
+}
+
+// hear reads what the chunk has said before a part of it, which begins at off.
+func (d *decoder) hear(off int64) {
+	before, _ := slices.BinarySearchFunc(d.said, off, func(s saidAt, off int64) int { return cmp.Compare(s.at, off) })
+	from := before
+	for from > 0 && d.said[from-1].end > off {
+		from--
+	}
+	end := int64(0)
+	if from < before {
+		end = d.said[from].end
+	}
+	if d.heard.end != end || d.heard.at > off {
+		d.stacks, d.heard = stackNodes{}, saidAt{end: end}
+	}
+	const longest = 8 * (1 + format.RecordWords)
+	var buf [longest]byte
+	for _, s := range d.said[from:before] {
+		if s.at < d.heard.at {
+			continue
+		}
+		part := chunkRef{off: s.at, size: uint32(min(longest, s.end-s.at)), first: partOfChunk}
+		one := decoder{r: d.r, chunks: []chunkRef{part}, buf: buf[:], stacks: d.stacks}
+		one.next(new(word)) // which is behind it
+		d.stacks = one.stacks
+	}
+	d.heard.at = off
 }
 
 // backtrace decodes a record BACKTRACE.

@@ -17,7 +17,8 @@ import (
 // reads goroutines, then, and knows nothing of them. What runs on a thread's own stack stays the thread's.
 //
 // Where the parts are says only the data, so a trace of a Go program is read once when it is opened. It takes 48 bytes
-// for each time that a thread has gone on with another goroutine, and has no file index.
+// for each time that a thread has gone on with another goroutine, and 16 for each record that says what stacks are, and has
+// no file index.
 
 // partOfChunk is the field first of a chunkRef that is a part of a chunk, without a header.
 const partOfChunk = ^uint32(0)
@@ -50,7 +51,7 @@ func (ix *index) splitGoroutines() error {
 	tasks := map[goroutineKey]*goroutine{}
 	births := map[goroutineKey]*made{}
 	threads := t.Tasks
-	t.Tasks = nil
+	t.Tasks, t.said = nil, nil
 	window := make([]byte, windowSize)
 	for _, k := range threads {
 		if t.Images[k.Image].Stacks == StacksGoroutines && len(k.chunks) > 0 {
@@ -64,6 +65,7 @@ func (ix *index) splitGoroutines() error {
 			t.Lost += k.Lost
 		}
 	}
+	slices.SortFunc(t.said, func(a, b saidAt) int { return cmp.Compare(a.at, b.at) })
 	for _, g := range tasks {
 		if g.parksOnly {
 			continue // it is the runtime's, or calls nothing that is traced
@@ -161,6 +163,7 @@ func (ix *index) splitThread(
 	sortChunks(k.chunks)
 	d := decoder{r: ix.t.file, chunks: k.chunks, number: k.chunks[0].number, buf: window}
 	d.made = func(number uint64, m made) { births[goroutineKey{k.PID, number}] = &m }
+	d.says = func(at, end int64) { ix.t.said = append(ix.t.said, saidAt{at, end}) }
 	s := splitter{thread: k, tasks: tasks, park: FuncID{Image: uint32(k.Image), ID: ix.t.parkID(uint32(k.Image))}}
 	s.ready = FuncID{Image: s.park.Image, ID: ix.t.readyID(uint32(k.Image))}
 	left := len(d.chunks)

@@ -324,3 +324,53 @@ func TestParks(t *testing.T) {
 		t.Errorf("without being asked: %+v, %v", rows[0], err)
 	}
 }
+
+// TestGoroutinesStacks: what a chunk says of stacks while one goroutine runs counts for all that its thread goes on with, and
+// for nobody in another thread's chunk, whose numbers are its own.
+func TestGoroutinesStacks(t *testing.T) {
+	const g = format.GoroutineStack
+	tr := goTrace(t, func(a, b *TaskWriter) {
+		for k, base := range map[*TaskWriter]uint64{a: 0x10000, b: 0x20000} {
+			k.Stack(1000+base, g|8)
+			k.Mapped(1001+base, MappedFile{Address: base, Size: 0x1000, Path: fmt.Sprintf("/file-%x", base)})
+			k.Frames(1002+base, 1, 0, base+0x10, base+0x20)
+			k.Stack(1003+base, g|7)
+			k.Enter(1004+base, 1)
+			k.Backtrace(1005+base, 2, format.EndOutermost, 1)
+			k.Exit(1006+base, 1)
+			k.Stack(1007+base, g|8)
+			k.Frames(1008+base, 3, 1, base+0x30)
+			k.Stack(1009+base, g|7)
+			k.Enter(1010+base, 1)
+			k.Backtrace(1011+base, 3, format.EndOutermost, 1)
+			k.Exit(1012+base, 1)
+			k.End(1013 + base)
+		}
+	})
+	var got []string
+	err := tr.Walk(WalkOptions{}, func(ev *Event) error {
+		if ev.Kind != Stacktrace {
+			return nil
+		}
+		line := ev.Task.Number() + " " + ev.Backtrace.End
+		for _, f := range ev.Backtrace.Frames {
+			file := "?"
+			if f.File != nil {
+				file = f.File.Path
+			}
+			line += fmt.Sprintf(" %#x:%s", f.PC, file)
+		}
+		got = append(got, line)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"g7 outermost 0x10020:/file-10000 0x10010:/file-10000", "g7 outermost 0x10030:/file-10000 0x10010:/file-10000",
+		"g7 outermost 0x20020:/file-20000 0x20010:/file-20000", "g7 outermost 0x20030:/file-20000 0x20010:/file-20000",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("stacks (-want +got):\n%s", d)
+	}
+}

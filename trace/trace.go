@@ -82,8 +82,9 @@ type Trace struct {
 	codes    []code
 
 	frameNames frameNames
-	captures   bool   // functions have captures
-	flat       []bool // by image: its tracer records entries only
+	captures   bool     // functions have captures
+	flat       []bool   // by image: its tracer records entries only
+	said       []saidAt // where chunks of several goroutines say what stacks are, by place
 	ranges     idRanges
 	off        map[FuncID]int64 // when functions were switched off
 	blocks     *blockIndex      // the file index; nil: there is none

@@ -91,12 +91,15 @@ type decoder struct {
 	notes     [2]note // of the newest words that have one
 	nnotes    uint64
 	made      func(number uint64, m made) // is told of goroutines that are made; nil: nobody asks
+	says      func(at, end int64)         // is told of records that say what stacks are, and where their chunks end; nil: nobody asks
+	said      []saidAt                    // where these are, for parts of chunks
+	heard     saidAt                      // up to where stacks has them, in which chunk
 	err       error
 }
 
 // newDecoder returns a decoder of a task's chunks whose window is buf.
 func (t *Trace) newDecoder(chunks []chunkRef, buf []byte) *decoder {
-	return &decoder{r: t.file, chunks: chunks, ranges: t.ranges, flat: t.flat, buf: buf}
+	return &decoder{r: t.file, chunks: chunks, ranges: t.ranges, flat: t.flat, said: t.said, buf: buf}
 }
 
 // next decodes the next word into w. It returns false at the end.
@@ -244,9 +247,11 @@ func (d *decoder) record(w *word, id uint32) bool {
 		w.code, w.arg = wTrigger, d.keep(n)
 	case r.Type == format.RecFrames:
 		w.arg = 0
+		d.tell()
 		d.frames(&left, take)
 	case r.Type == format.RecMaps:
 		w.arg = 0
+		d.tell()
 		d.mapped(&left, take)
 	case r.Type == format.RecBacktrace:
 		n := note{stack: d.backtrace(take())}
@@ -330,6 +335,7 @@ func (d *decoder) fill() (gap, ok bool) {
 		d.off, d.end = c.off, c.off+int64(c.size)
 		if c.first == partOfChunk {
 			d.begin(&c)
+			d.hear(c.off)
 			gap = c.number > d.number
 			d.number = c.number + 1
 			return gap, true
