@@ -59,13 +59,16 @@ static const struct image_info *info_within(const struct loaded *l)
 	return 0;
 }
 
-/* file_of: a traced image can be a patched copy that is in memory only. Then it is the file that it is a copy of. Of one
-   whose notes had to make room, the build-id is known. */
+/* file_of: a traced image can be a patched copy, in memory only or of a recorder's. Then it is the file that it is a copy of.
+   Of one whose notes had to make room, the build-id is known. */
 static struct file file_of(const struct loaded *l)
 {
 	struct file f = { l->path, l->id, l->idlen };
-	const struct image_info *info = l->idlen && !l->nowhere ? 0 : info_within(l);
-	if (info && l->nowhere)
+	const struct image_info *info = info_within(l);
+	int copy = info && (l->nowhere || info->library == 2);
+	if (info && l->idlen && !copy)
+		info = 0;
+	if (copy)
 		f.path = info->path;
 	if (info) {
 		f.id = info->build_id;
