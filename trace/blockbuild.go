@@ -364,7 +364,7 @@ func (b *blockBuilder) setTask(k *Task, chunks []chunkRef) {
 
 // start begins the first block, with w.
 func (b *blockBuilder) start(d *decoder, w *word) {
-	b.comm = commString(d.comm[:])
+	b.comm = b.task.firstName(d)
 	d.commIsNew = false
 	b.comm0 = b.comm
 	b.saver = newStateSaver(b.fl, b.comm, b.numbering)

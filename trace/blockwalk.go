@@ -206,7 +206,7 @@ func newPartCursor(t *Trace, k *Task, window []byte, emit func(*Event) error, p 
 	if !c.begin() {
 		return nil, cmp.Or(c.dec.err, errBlocks)
 	}
-	c.ev.Comm = commString(c.dec.comm[:])
+	c.ev.Comm = k.firstName(c.dec)
 	c.dec.commIsNew = false
 	c.emit = emit
 	c.setRun(run)

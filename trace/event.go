@@ -170,12 +170,17 @@ func newCursor(t *Trace, k *Task, window []byte, emit func(*Event) error) (*curs
 	}
 	c.fl = newFollower(c, c.cur.t, k.Stack)
 	c.ev.Task = k
-	c.ev.Comm = commString(c.dec.comm[:])
-	if k.Goroutine != 0 {
-		c.ev.Comm = k.Comm // parts of chunks have no name
-	}
+	c.ev.Comm = k.firstName(c.dec)
 	c.dec.commIsNew = false
 	return c, nil
+}
+
+// firstName is what the task is called where the decoder has just begun with it.
+func (k *Task) firstName(d *decoder) string {
+	if k.Goroutine != 0 {
+		return k.Comm // parts of chunks have no name
+	}
+	return commString(d.comm[:])
 }
 
 // begin reads the first two words from where the decoder is. A name that is new is the second one's.

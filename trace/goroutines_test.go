@@ -27,7 +27,8 @@ func goTrace(t *testing.T, fn func(a, b *TaskWriter)) *Trace {
 	if _, err := w.WriteChunk(append(im, make([]byte, -len(im)&7)...)); err != nil {
 		t.Fatal(err)
 	}
-	a, b := w.Task(TaskID{PID: 1, TID: 1, Image: testImage}), w.Task(TaskID{PID: 1, TID: 2, Image: testImage})
+	a := w.Task(TaskID{PID: 1, TID: 1, Image: testImage, Comm: "first"})
+	b := w.Task(TaskID{PID: 1, TID: 2, Image: testImage, Comm: "second"})
 	fn(a, b)
 	for _, k := range []*TaskWriter{a, b} {
 		if err := k.Flush(); err != nil {
