@@ -122,7 +122,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
   fentry record --no-inherit make             make alone
   fentry record -L 'libssl*' -L libz curl https://example.org   functions of shared libraries, too
   fentry record --libcalls -F '*@plt' ls      what it calls in libraries, as ltrace shows
-  fentry record --stack 'malloc@plt' ./prog   who calls malloc: the whole stack, traced or not
+  fentry record --stack malloc ./prog   who calls malloc: the whole stack, traced or not
   fentry record --stack-at=futex,read -F none ./prog   who makes these system calls
   fentry record -F none --stack-every 1ms ./prog   a profile: stacks on a timer; then fentry report --stacks '*'
   fentry record --syscalls ./prog             system calls inside the functions that make them

@@ -65,7 +65,7 @@ calls of a function may be missing, and >= marks what is a lower bound.`,
   fentry report --diff old.data        what takes more time than in an older trace, what less
   fentry report --histogram parse_term how long its calls took
   fentry report -g handle@arg1         by what handle was called with (record -A handle)
-  fentry report --stacks malloc@plt | flamegraph.pl   who calls it, through whom
+  fentry report --stacks malloc | flamegraph.pl   who calls it, through whom
   fentry report -F own traces          of all traces in a directory, such as those of go test -exec
   fentry report --syscalls             which system calls were made, as strace -c
   fentry report --json | jq -s 'map(select(.calls > 1000))'`,
