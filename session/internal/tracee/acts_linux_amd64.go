@@ -447,28 +447,17 @@ func (r *Runtime) leadInStops(ts *threads, a *acting, want func(p *placedActs, i
 		}
 		rest = append(rest, some...)
 	}
-	for len(rest) > 0 {
-		began := time.Now()
-		err := ts.within(false, func() error {
-			began = time.Now()
-			for ; len(rest) > 0 && time.Since(began) < stopLimit; rest = rest[1:] {
-				if !r.same(rest[0].im) {
-					continue
-				}
-				if err := r.t.WriteAt(rest[0].code, rest[0].at); err != nil {
-					return fmt.Errorf("its thunks: %w", err)
-				}
+	return ts.inStops(false, func() bool { return len(rest) > 0 }, func(began time.Time) error {
+		for ; len(rest) > 0 && time.Since(began) < stopLimit; rest = rest[1:] {
+			if !r.same(rest[0].im) {
+				continue
 			}
-			return nil
-		})
-		if err != nil {
-			return err
+			if err := r.t.WriteAt(rest[0].code, rest[0].at); err != nil {
+				return fmt.Errorf("its thunks: %w", err)
+			}
 		}
-		if len(rest) > 0 {
-			time.Sleep(time.Since(began))
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // leadThunksOf has those functions of an image that have actions call the routines that look for them, and others not. All threads are

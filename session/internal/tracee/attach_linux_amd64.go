@@ -325,6 +325,25 @@ func (ts *threads) maps() ([]mapping, error) {
 	return ms, err
 }
 
+// inStops does something in stops of a bounded length, of all threads or one, as long as there is more to do, and lets the
+// process run between them for as long as a stop took. do is told when its stop began.
+func (ts *threads) inStops(one bool, more func() bool, do func(began time.Time) error) error {
+	for more() {
+		began := time.Now()
+		err := ts.within(one, func() error {
+			began = time.Now()
+			return do(began)
+		})
+		if err != nil {
+			return err
+		}
+		if more() {
+			time.Sleep(time.Since(began))
+		}
+	}
+	return nil
+}
+
 // within stops threads, all or one, and does something meanwhile. It tries again if one does not stop, or somebody else traces
 // one: those that have been asked to are let go when the thread that traces them ends, so each try has its own. The error is
 // ErrEnded if the process runs another program by now.

@@ -280,32 +280,21 @@ const unmapStep = 1 << 20
 // bounded length, of one thread.
 func (d *detaching) unmap() error {
 	rest := append(slices.Clone(d.a.mapped), area{d.stack.lo, d.stack.hi - d.stack.lo})
-	for len(rest) > 0 {
-		began := time.Now()
-		err := d.ts.within(true, func() error {
-			began = time.Now()
-			return d.ts.calling(d.ms, func(r *remote) error {
-				for len(rest) > 0 && time.Since(began) < stopLimit {
-					m := &rest[0]
-					n := min(m.size, unmapStep)
-					if _, err := r.call(unix.SYS_MUNMAP, m.at, n); err != nil {
-						return fmt.Errorf("unmap %#x in the process: %w", m.at, err)
-					}
-					if m.at, m.size = m.at+n, m.size-n; m.size == 0 {
-						rest = rest[1:]
-					}
+	return d.ts.inStops(true, func() bool { return len(rest) > 0 }, func(began time.Time) error {
+		return d.ts.calling(d.ms, func(r *remote) error {
+			for len(rest) > 0 && time.Since(began) < stopLimit {
+				m := &rest[0]
+				n := min(m.size, unmapStep)
+				if _, err := r.call(unix.SYS_MUNMAP, m.at, n); err != nil {
+					return fmt.Errorf("unmap %#x in the process: %w", m.at, err)
 				}
-				return nil
-			})
+				if m.at, m.size = m.at+n, m.size-n; m.size == 0 {
+					rest = rest[1:]
+				}
+			}
+			return nil
 		})
-		if err != nil {
-			return err
-		}
-		if len(rest) > 0 {
-			time.Sleep(time.Since(began))
-		}
-	}
-	return nil
+	})
 }
 
 // isTable tells edits of unwind tables.
