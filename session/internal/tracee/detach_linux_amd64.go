@@ -435,8 +435,7 @@ func (t *thread) onward(signal int, deadline time.Time) (ws syscall.WaitStatus, 
 	}
 	code := make([]byte, len(syscallInsn))
 	err = t.ReadAt(code, t.regs.pc())
-	again := int64(t.regs.Orig_rax) >= 0 && -int64(t.regs.Rax) >= firstRestart && -int64(t.regs.Rax) <= lastRestart
-	if err == nil && !again && !bytes.Equal(code, syscallInsn) {
+	if err == nil && !t.regs.again() && !bytes.Equal(code, syscallInsn) {
 		if err := request(unix.PTRACE_SINGLESTEP, signal); err != nil {
 			return ws, err
 		}
@@ -459,9 +458,6 @@ func (t *thread) onward(signal int, deadline time.Time) (ws syscall.WaitStatus, 
 	}
 	return t.awaitAny(time.Now().Add(remoteLimit))
 }
-
-// Results of system calls that are to be made again: ERESTARTSYS to ERESTART_RESTARTBLOCK (include/linux/errno.h).
-const firstRestart, lastRestart = 512, 516
 
 // reads tells whether a thread has an address in a register of what was added, or of a shadow.
 func (d *detaching) reads(t *thread) bool {

@@ -68,10 +68,11 @@ func (w *lifeline) code() []byte {
 	// Of a system call that is to be made again, the kernel would go back to the instruction. Without a signal, all of these
 	// results mean that.
 	regs := *w.regs
-	if v := -int64(regs.Rax); int64(regs.Orig_rax) >= 0 && v >= firstRestart && v <= lastRestart {
+	if regs.again() {
+		block := -int64(regs.Rax) == lastRestart
 		regs.Rip -= uint64(len(syscallInsn))
 		regs.Rax = regs.Orig_rax
-		if v == lastRestart {
+		if block {
 			regs.Rax = unix.SYS_RESTART_SYSCALL
 		}
 	}

@@ -263,14 +263,14 @@ func (r *Runtime) occupies(t *thread, ms []mapping) (found bool, err error) {
 func (r *Runtime) vacate(ts *threads, ms []mapping, limit time.Time) (ran bool, err error) {
 	for all := ts.all; ; ran = true {
 		var in []*thread
-		wait := true // all of them are in system calls, or stopped by a signal
+		wait := true // all of them are in system calls that take long, or stopped by a signal
 		for _, t := range all {
 			is, err := r.occupies(t, ms)
 			if err != nil {
 				return ran, err
 			}
 			if is {
-				in, wait = append(in, t), wait && (t.halted || int64(t.regs.Orig_rax) >= 0)
+				in, wait = append(in, t), wait && (t.halted || t.regs.again())
 			}
 		}
 		switch {

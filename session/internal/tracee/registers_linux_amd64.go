@@ -25,6 +25,16 @@ func (r *registers) setThreadBlock(addr uint64) { r.Gs_base = addr }
 // noRestart: no system call is under way that could be restarted.
 func (r *registers) noRestart() { r.Orig_rax = ^uint64(0) }
 
+// Results of system calls that are to be made again: ERESTARTSYS to ERESTART_RESTARTBLOCK (include/linux/errno.h).
+const firstRestart, lastRestart = 512, 516
+
+// again tells whether a thread is in a system call that the stop has interrupted, and that the kernel makes again then. It can
+// wait there for long. One that has come to the end of its call just goes on.
+func (r *registers) again() bool {
+	v := -int64(r.Rax)
+	return int64(r.Orig_rax) >= 0 && firstRestart <= v && v <= lastRestart
+}
+
 // keepThread takes over what makes the thread's identity.
 func (r *registers) keepThread(from *registers) { r.Fs_base, r.Gs_base = from.Fs_base, from.Gs_base }
 
