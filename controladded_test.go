@@ -5,11 +5,13 @@ package fentry_test
 import (
 	"bytes"
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -421,6 +423,127 @@ func TestKillRecorderAdds(t *testing.T) {
 			}
 			if added == 0 {
 				t.Error("nothing was added")
+			}
+		})
+	}
+}
+
+// Functions that were added to a library are added again if that is unloaded and loaded again, at the same place or at another one,
+// whether anybody asks for something meanwhile or not.
+func TestControlAddedReload(t *testing.T) {
+	for _, kind := range []string{"left alone", "recorded"} {
+		for name, attached := range map[string]bool{"started": false, "attached": true} {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				library, o := buildAdded(t), ofFunctions(t, "outer", "library_function")
+				if kind == "recorded" {
+					o.Libraries = []string{"libadded"}
+				}
+				c := startControlled(t, attached, o, "-fpatchable-function-entry=5", "-ldl")
+				c.do("load %s 1", library)
+				c.control("set_ftrace_filter += libadded:library_inner")
+				c.do("load %s 2", library)
+				want := uint64(2)
+				for i, elsewhere := range []int{0, 1, 0, 1} {
+					c.do("unload %s %d", library, elsewhere)
+					c.do("load %s 0", library)
+					if i < 2 { // nobody asks for anything
+						waitFor(t, "change of the library", func() int { return changedIn(t, c.pid, library, "library_inner") })
+					}
+					c.control("tracing_on = 1")
+					c.do("load %s %d", library, 4<<i)
+					want += 4 << i
+				}
+				got := c.calls()
+				if got["library_inner"] != want {
+					t.Errorf("library_inner: %#b calls, want %#b", got["library_inner"], want)
+				}
+				if kind == "recorded" && got["library_function"] != want+1 {
+					t.Errorf("library_function: %#b calls, want %#b", got["library_function"], want+1)
+				}
+			})
+		}
+	}
+}
+
+// changedIn is 1 if the beginning of a function of a library is another one in a process than in the file, and else 0.
+func changedIn(t *testing.T, pid int, library, function string) int {
+	t.Helper()
+	f, err := elf.Open(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(symbols, func(s elf.Symbol) bool { return s.Name == function })
+	j := slices.IndexFunc(f.Progs, func(p *elf.Prog) bool {
+		return p.Type == elf.PT_LOAD && p.Vaddr <= symbols[i].Value && symbols[i].Value < p.Vaddr+p.Filesz
+	})
+	file, memory := make([]byte, 8), make([]byte, 8)
+	if _, err := f.Progs[j].ReadAt(file, int64(symbols[i].Value-f.Progs[j].Vaddr)); err != nil {
+		t.Fatal(err)
+	}
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(maps)) {
+		var at int64
+		if !strings.HasSuffix(line, "/"+filepath.Base(library)+"\n") {
+			continue
+		}
+		if _, err := fmt.Sscanf(line, "%x", &at); err != nil {
+			t.Fatal(err)
+		}
+		mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mem.Close()
+		if _, err := mem.ReadAt(memory, at+int64(symbols[i].Value)); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(file, memory) {
+			return 1
+		}
+		return 0
+	}
+	return 0
+}
+
+// Where a program has no memory for functions that are to be added, that is refused at whatever step, what was done for them is undone,
+// and when there is memory they are added.
+func TestControlAddedMemory(t *testing.T) {
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startControlled(t, attached, ofFunctions(t, "outer"), "-fpatchable-function-entry=5")
+			c.do("work 1")
+			first, page := c.addressSpace(), uint64(os.Getpagesize())
+			refused, made := map[string]int{}, false
+			for more := uint64(0); !made && more < 64<<20; more += 3 * page {
+				_, err := c.limited(more, "set_ftrace_filter += leaf")
+				var wrong *session.ControlError
+				switch {
+				case err == nil:
+					made = true
+				case !errors.As(err, &wrong):
+					t.Errorf("%d bytes: %v", more, err)
+				default:
+					refused[wrong.Why]++
+					if now := c.addressSpace(); now > first+4*page { // a table of the runtime's can have become larger
+						t.Errorf("%d bytes: %v: it has %d bytes of address space, and had %d", more, err, now, first)
+					}
+				}
+				c.do("work 1")
+			}
+			if !made || len(refused) == 0 {
+				t.Errorf("refused: %v, made: %v", refused, made)
+			}
+			t.Log(refused)
+			if got := c.calls(); got["leaf"] != 3 {
+				t.Errorf("%d calls of leaf", got["leaf"])
 			}
 		})
 	}

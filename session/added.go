@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
@@ -30,8 +32,15 @@ type Addition struct {
 	// Memory returns the plan for a place, as an address of the image; 0: where most processes have room.
 	Memory func(at uint64) (*patch.Memory, error)
 
-	library string // the key of that which they are in; "": the program
+	library string          // the key of that which they are in; "": the program
+	wanted  bool            // some of them are on
+	said    bool            // that they can come later than the library
+	rooms   map[uint64]bool // where there was room for them
+	full    bool            // there were too many
 }
+
+// mostRooms bounds how many places functions are planned for: each plan takes memory of the recorder, and of processes.
+const mostRooms = 60
 
 // additions are those of a session.
 type additions struct {
@@ -220,12 +229,17 @@ func (s *session) addIn(r *tracee.Runtime, p procfs.Process, to *settings) error
 	}
 	did := false
 	for _, a := range to.added.all {
-		if a.Of != 0 && !r.Has(uint64(a.Of)) || r.Has(uint64(a.Image)) {
+		lacks, again := a.lacks(r, to.added)
+		if !lacks && a.library == "" {
 			continue
 		}
 		wants, err := to.wants(a)
-		if err == nil && wants {
-			err = s.addTo(p, a)
+		if a.wanted = wants; err == nil && lacks && wants {
+			if r.Has(uint64(a.Image)) && !a.said {
+				a.said = true
+				s.logf("process %d: %s was loaded again: what it does before functions are added to it again is not recorded", p.Pid, a.name())
+			}
+			err = s.addTo(p, a, again)
 			did = did || err == nil
 		}
 		if err != nil && !errors.Is(err, tracee.ErrNotPlanned) {
@@ -235,11 +249,49 @@ func (s *session) addIn(r *tracee.Runtime, p procfs.Process, to *settings) error
 	if !did {
 		return nil
 	}
+	s.setting.quiet = time.Now() // those that are off have sites now
 	return r.Again()
 }
 
-// addTo puts functions into a process.
-func (s *session) addTo(p procfs.Process, a *Addition) error {
+// lacks tells whether a process is to be given functions, if they are wanted. again is the plan whose memory it has already.
+func (a *Addition) lacks(r *tracee.Runtime, added *additions) (lacks bool, again *tracee.Plan) {
+	switch {
+	case a.Of != 0 && !r.Has(uint64(a.Of)):
+		return false, nil
+	case a.library == "":
+		return !r.Has(uint64(a.Image)), nil
+	}
+	return r.Lacks(uint64(a.Image), a.library, added.plans())
+}
+
+// name is what people call that which they are functions of.
+func (a *Addition) name() string { return path.Base(a.library) }
+
+// missed tells whether a process has a library, and not the functions that were added to it: it was loaded again, or since. Nobody
+// tells of that.
+func (s *session) missed() bool {
+	added := s.setting.now.added
+	if added == nil || !slices.ContainsFunc(added.all, func(a *Addition) bool { return a.wanted && a.library != "" }) {
+		return false
+	}
+	for _, p := range s.changeable() {
+		r, err := tracee.OpenRuntime(p.Pid)
+		if err != nil {
+			continue
+		}
+		missed := slices.ContainsFunc(added.all, func(a *Addition) bool {
+			lacks, _ := a.lacks(r, added)
+			return lacks && a.wanted && a.library != ""
+		})
+		if r.Close(); missed {
+			return true
+		}
+	}
+	return false
+}
+
+// addTo puts functions into a process. again is the plan whose memory it has already; nil: it has none.
+func (s *session) addTo(p procfs.Process, a *Addition, again *tracee.Plan) error {
 	at := &tracee.Attachment{}
 	if s.attached != nil {
 		of := s.attached.of(p.Pid)
@@ -250,21 +302,17 @@ func (s *session) addTo(p procfs.Process, a *Addition) error {
 			at = of.at // which is taken out with all of it
 		}
 	}
-	room := uint64(0)
-	if a.library != "" {
-		all, err := tracee.MappedLibraries(p.Pid)
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(all, func(l *tracee.Library) bool { return l.Key() == a.library })
-		if i < 0 {
-			return tracee.ErrNotPlanned // it has not loaded it
-		}
-		if room = all[i].At; room == 0 {
-			return fmt.Errorf("there is no room for the tracer behind %s", all[i].Path)
-		}
+	if again != nil {
+		return at.Again(p.Pid, *again)
 	}
+	room := uint64(0)
 	for tries := 1; ; tries++ {
+		if a.library != "" {
+			var err error
+			if room, err = s.roomIn(p.Pid, a); err != nil {
+				return err
+			}
+		}
 		m, err := a.Memory(room)
 		if err != nil {
 			return err
@@ -281,4 +329,32 @@ func (s *session) addTo(p procfs.Process, a *Addition) error {
 		}
 		return err
 	}
+}
+
+// roomIn is where there is room in a process for functions of a library.
+func (s *session) roomIn(pid int, a *Addition) (uint64, error) {
+	all, err := tracee.MappedLibraries(pid)
+	if err != nil {
+		return 0, err
+	}
+	i := slices.IndexFunc(all, func(l *tracee.Library) bool { return l.Key() == a.library })
+	switch {
+	case i < 0:
+		return 0, tracee.ErrNotPlanned // it has not loaded it
+	case all[i].At == 0:
+		return 0, fmt.Errorf("there is no room for the tracer behind %s", all[i].Path)
+	}
+	at := all[i].At
+	if !a.rooms[at] && len(a.rooms) == mostRooms {
+		if !a.full {
+			s.logf("%s is loaded at ever other places: functions are not added to it where it was not before", a.name())
+		}
+		a.full = true
+		return 0, tracee.ErrNotPlanned
+	}
+	if a.rooms == nil {
+		a.rooms = make(map[uint64]bool)
+	}
+	a.rooms[at] = true
+	return at, nil
 }

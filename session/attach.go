@@ -193,7 +193,9 @@ func (s *session) loaded(pid int, do tracee.Steps) error {
 	if p == nil || p.at == nil {
 		return errors.New("its parent is not known any more")
 	}
-	return p.at.Loaded(pid, s.planLibraries(), do)
+	err := p.at.Loaded(pid, s.planLibraries(), do)
+	s.come() // functions can have been added to one that was loaded elsewhere
+	return err
 }
 
 // openLibrary opens the file of a library of a process.

@@ -552,6 +552,9 @@ func (s *session) reapply(stop <-chan struct{}) {
 			if q := s.setting.quiet; !q.IsZero() && time.Since(q) > quietTime && !s.end.winding.Load() {
 				_, _, _ = s.settle(1) // what cannot be settled costs its jumps
 			}
+			if !s.end.winding.Load() && s.missed() {
+				s.come()
+			}
 			s.setting.mu.Unlock()
 			continue
 		case <-stop:

@@ -1,6 +1,6 @@
 /* Does what standard input says, a line each: "work N" calls each function N times, "thread N" the same in a new thread,
-   "fork N" in a child, "slow" takes a few milliseconds, "load LIBRARY N" calls library_function N times, "fail N" sets
-   errno. "busy N" has N threads do nothing but call empty without an end, "storm N" fork children. "hold 1" has a word on
+   "fork N" in a child, "slow" takes a few milliseconds, "load LIBRARY N" calls library_function N times, "unload LIBRARY N"
+   unloads it, and with N takes its place, "fail N" sets errno. "busy N" has N threads do nothing but call empty without an end, "storm N" fork children. "hold 1" has a word on
    the stack that leads into the middle of outer, until "hold 0". "raise N" has a signal come. "keep N" forks children that
    work as long as this one is their parent, "reload LIBRARY" one that loads it again and again, "orphan N" one that works as long as
    this one is there, and whose parent has ended. It answers "done" to each, and ends with status 7. */
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -139,6 +140,17 @@ NOINLINE void obey(char *line)
 			f(i);
 		if (!f)
 			printf("%s\n", dlerror());
+	} else if (sscanf(line, "unload %199s %d", name, &n) == 2) {
+		void *l = dlopen(name, RTLD_NOW);
+		Dl_info at = { 0 };
+		dladdr(dlsym(l, "library_function"), &at);
+		for (; l; l = dlopen(name, RTLD_NOW | RTLD_NOLOAD)) {
+			dlclose(l);
+			if (dlclose(l))
+				break;
+		}
+		if (n && mmap(at.dli_fbase, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != at.dli_fbase)
+			perror("mmap");
 	}
 }
 

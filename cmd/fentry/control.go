@@ -49,7 +49,8 @@ out are added when they are named, by += or by = or for something that is done a
 calls, and so are those of any library that is loaded if it is named in front:
 libz:inflate*. They need ptrace for some milliseconds, so neither a debugger nor strace
 may be at work, nor record --no-ptrace; children have them, too, and programs that are
-executed later get them some milliseconds after they have begun. Functions that begin
+executed later get them some milliseconds after they have begun, a library that is
+loaded again up to a quarter of a second later, which is said. Functions that begin
 with a call, and those of Go programs, cannot be added: record --available prepares
 them. In set_ftrace_filter, PAT:COMMAND:COUNT is a trigger as ftrace has it, and
 !PAT:COMMAND takes one away. Functions with triggers have them whether they are recorded

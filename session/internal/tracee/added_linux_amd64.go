@@ -42,7 +42,7 @@ func (a *Attachment) Add(pid int, p Plan) error {
 	if err != nil {
 		return err
 	}
-	return a.add(ts, []*image{im}, -1)
+	return im.unlessGone(ts, a.add(ts, []*image{im}, -1))
 }
 
 // asleep lets time pass in which others have the lock: a thread can wait in the tracer until the libraries are changed that it has

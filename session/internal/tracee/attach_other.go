@@ -68,6 +68,12 @@ func Injected(int, ...Plan) (*Attachment, error) { return nil, errNoAttach }
 // Add puts a plan of more functions of its program into a process.
 func (a *Attachment) Add(int, Plan) error { return errNoAttach }
 
+// Again changes a library once more that is loaded again.
+func (a *Attachment) Again(int, Plan) error { return errNoAttach }
+
+// Lacks tells whether a process has a library, and not what was added to it.
+func (r *Runtime) Lacks(uint64, string, []Plan) (bool, *Plan) { return false, nil }
+
 // In tells whether what was attached to is in a process.
 func (a *Attachment) In(int) bool { return false }
 

@@ -2,22 +2,11 @@ package tracee
 
 import (
 	"bytes"
-	"errors"
 	"slices"
 	"testing"
 
 	"github.com/fentry-dev/fentry/arch"
 )
-
-// memoryOf reads from code as from memory.
-func memoryOf(code []byte) func([]byte, int64) error {
-	return func(b []byte, far int64) error {
-		if far < 0 || far > int64(len(code)) || copy(b, code[far:]) < len(b) {
-			return errors.New("not mapped")
-		}
-		return nil
-	}
-}
 
 // Every form in which programs are executed is found, and nothing else.
 func TestFindExecs(t *testing.T) {

@@ -3,6 +3,7 @@
 package tracee
 
 import (
+	"errors"
 	"slices"
 	"testing"
 )
@@ -96,4 +97,14 @@ func FuzzParseMaps(f *testing.F) {
 			}
 		}
 	})
+}
+
+// memoryOf reads from code as from memory.
+func memoryOf(code []byte) func([]byte, int64) error {
+	return func(b []byte, far int64) error {
+		if far < 0 || far > int64(len(code)) || copy(b, code[far:]) < len(b) {
+			return errors.New("not mapped")
+		}
+		return nil
+	}
 }

@@ -18,7 +18,7 @@ import (
 
 // A TakenError says that something is where a plan's memory was to be. The process was not changed. It can be tried again.
 type TakenError struct {
-	Room uint64 // where there is room for that of the program, as an address of it; 0: where it is planned
+	Room uint64 // where there is room for that of the program, as an address of it; 0: where it is planned, or who plans looks
 	err  error
 }
 
@@ -32,7 +32,7 @@ const (
 )
 
 // free returns an error if something is where an image's memory is to be: for the program a TakenError, if there is room
-// elsewhere. That is so, too, if the heap ends close below.
+// elsewhere, and for a library. That is so, too, if the heap ends close below.
 func (ts *threads) free(ms []mapping, im *image) error {
 	lo, hi := im.added()
 	var err error
@@ -42,7 +42,10 @@ func (ts *threads) free(ms []mapping, im *image) error {
 			break
 		}
 	}
-	if im.library != nil || err == nil && !heapBelow(ms, lo) {
+	switch {
+	case im.library != nil && err != nil: // there was room for it a moment ago
+		return &TakenError{0, err}
+	case im.library != nil || err == nil && !heapBelow(ms, lo):
 		return err
 	}
 	if at := ts.room(ms, im); at != 0 && at != lo {

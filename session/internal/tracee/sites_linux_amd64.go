@@ -299,7 +299,7 @@ func (a *Attachment) restoreSites(ts *threads) error {
 // loaded are those of edits that are in images which are still there: libraries can be unloaded as long as threads run.
 // All are stopped.
 func (a *Attachment) loaded(ts *threads, edits []arch.Edit) ([]arch.Edit, error) {
-	if len(a.images) == 1 {
+	if len(a.images) == 1 && a.images[0].library == nil {
 		return edits, nil
 	}
 	ms, err := ts.maps()
@@ -522,7 +522,7 @@ func (a *Attachment) here(ts *threads, edits []arch.Edit) []arch.Edit {
 func (a *Attachment) fresh(mem arch.Memory) func(addr uint64) bool {
 	var in []*Library
 	for _, im := range a.images {
-		if im.library != nil && !im.beside && !im.changed(mem) {
+		if im.library != nil && (!im.beside || slices.ContainsFunc(im.edits, func(e arch.Edit) bool { return isLate(&e) })) && !im.changed(mem) {
 			in = append(in, im.library)
 		}
 	}
