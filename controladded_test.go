@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
@@ -520,10 +522,10 @@ func TestControlAddedMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := startControlled(t, attached, ofFunctions(t, "outer"), "-fpatchable-function-entry=5")
 			c.do("work 1")
-			first, page := c.addressSpace(), uint64(os.Getpagesize())
+			first, page := c.anonymous(), os.Getpagesize()
 			refused, made := map[string]int{}, false
-			for more := uint64(0); !made && more < 64<<20; more += 3 * page {
-				_, err := c.limited(more, "set_ftrace_filter += leaf")
+			for more := 0; !made && more < 64<<20; more += 3 * page {
+				_, err := c.limited(uint64(more), "set_ftrace_filter += leaf")
 				var wrong *session.ControlError
 				switch {
 				case err == nil:
@@ -532,8 +534,8 @@ func TestControlAddedMemory(t *testing.T) {
 					t.Errorf("%d bytes: %v", more, err)
 				default:
 					refused[wrong.Why]++
-					if now := c.addressSpace(); now > first+4*page { // a table of the runtime's can have become larger
-						t.Errorf("%d bytes: %v: it has %d bytes of address space, and had %d", more, err, now, first)
+					if now := c.anonymous(); now > first+4*page { // a table of the runtime's can have become larger
+						t.Errorf("%d bytes: %v: it has %d bytes of memory, and had %d", more, err, now, first)
 					}
 				}
 				c.do("work 1")
@@ -546,5 +548,117 @@ func TestControlAddedMemory(t *testing.T) {
 				t.Errorf("%d calls of leaf", got["leaf"])
 			}
 		})
+	}
+}
+
+// Functions that the tracer in a process does not accept, here as there are no ids left for them, leave nothing in it, and are added
+// when they can be.
+func TestControlAddedRefused(t *testing.T) {
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startControlled(t, attached, ofFunctions(t, "outer"), "-fpatchable-function-entry=5")
+			give := c.takeIDs()
+			c.do("work 1")
+			first := c.anonymous()
+			for range 3 {
+				var wrong *session.ControlError
+				if _, err := c.ask("set_ftrace_filter += leaf"); !errors.As(err, &wrong) || !strings.Contains(wrong.Why, "does not accept more functions") {
+					t.Errorf("without ids: %v", err)
+				}
+				if now := c.anonymous(); now > first+4*os.Getpagesize() { // a table of the runtime's can have become larger
+					t.Errorf("it has %d bytes of memory, and had %d", now, first)
+				}
+				c.do("work 1")
+			}
+			give()
+			c.control("set_ftrace_filter += leaf")
+			c.do("work 1")
+			if got := c.calls(); got["leaf"] != 3 || got["outer"] != 5 {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+// anonymous is how many bytes of memory the program has that are no file's, nor the recorder's.
+func (c *controlled) anonymous() (size int) {
+	c.t.Helper()
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", c.pid))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(maps)) {
+		var lo, hi int
+		if f := strings.Fields(line); len(f) != 5 {
+			continue
+		} else if _, err := fmt.Sscanf(f[0], "%x-%x", &lo, &hi); err != nil {
+			c.t.Fatal(err)
+		}
+		size += hi - lo
+	}
+	return size
+}
+
+// takeIDs takes all ids of functions that are left in the recorder's buffer, until the function that it returns gives them back.
+func (c *controlled) takeIDs() (give func()) {
+	c.t.Helper()
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", c.pid))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var pool int64
+	for line := range strings.Lines(string(maps)) {
+		var lo, hi, offset int64
+		var perms string
+		if n, _ := fmt.Sscanf(line, "%x-%x %s %x", &lo, &hi, &perms, &offset); n == 4 && offset == 0 && strings.Contains(line, "fentry-pool") {
+			pool = lo
+		}
+	}
+	mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", c.pid), os.O_RDWR, 0)
+	if err != nil || pool == 0 {
+		c.t.Fatalf("no buffer: %v\n%s", err, maps)
+	}
+	c.t.Cleanup(func() { mem.Close() })
+	le := binary.LittleEndian
+	read := func(at int64, n int) []byte {
+		b := make([]byte, n)
+		if _, err := mem.ReadAt(b, at); err != nil {
+			c.t.Fatal(err)
+		}
+		return b
+	}
+	write := func(at int64, v uint64) {
+		if _, err := mem.WriteAt(le.AppendUint64(nil, v), at); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	next := uint64(1)
+	at := pool + int64(le.Uint32(read(pool+format.HRanges, 4)))
+	for ; ; at += format.RangeEntry {
+		v := le.Uint64(read(at+format.RFirst, 8))
+		if v == 0 {
+			break
+		}
+		next = v&(1<<32-1) + v>>32
+	}
+	const nobody = 1 << 60
+	write(at+format.RImage, nobody)
+	write(at+format.RFirst, next|(format.IDMax-next+1)<<32)
+	return func() { write(at+format.RFirst, 0) }
+}
+
+// Functions whose first instructions have been changed to follow what a process executes are not added, which is said; others are.
+func TestControlAddedForeign(t *testing.T) {
+	c := startControlled(t, false, ofFunctions(t, "outer"), "-fpatchable-function-entry=5")
+	answer, err := c.ask("set_ftrace_filter += libc.so.6:*execve libc.so.6:syscall leaf")
+	if err != nil || !strings.Contains(answer, "execve") || strings.Contains(answer, "syscall") {
+		t.Errorf("%q, %v", answer, err)
+	}
+	if answer, err := c.ask("set_ftrace_filter += other"); answer != "" || err != nil {
+		t.Errorf("%q, %v", answer, err)
+	}
+	c.do("work 2")
+	if got := c.calls(); got["leaf"] != 6 || got["other"] != 2 || got["syscall"] != 2 {
+		t.Error(got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
 	"github.com/fentry-dev/fentry/session/internal/tracee"
@@ -318,7 +319,7 @@ func (s *session) addTo(p procfs.Process, a *Addition, again *tracee.Plan) error
 			return err
 		}
 		plan := tracee.Plan{Memory: m, In: a.library}
-		err = at.Add(p.Pid, plan)
+		foreign, err := at.Add(p.Pid, plan)
 		var taken *tracee.TakenError
 		if errors.As(err, &taken) && tries < placeTries {
 			room = taken.Room
@@ -326,9 +327,20 @@ func (s *session) addTo(p procfs.Process, a *Addition, again *tracee.Plan) error
 		}
 		if err == nil {
 			s.setting.now.added.use(plan)
+			s.leave(p, foreign)
 		}
 		return err
 	}
+}
+
+// leave says which functions are not added, as somebody else has changed the instructions: who follows what a process executes.
+func (s *session) leave(p procfs.Process, edits []arch.Edit) {
+	if len(edits) == 0 {
+		return
+	}
+	s.setting.left = append(s.setting.left, fmt.Sprintf("process %d: not recorded, as their first instructions have been changed already, "+
+		"to follow what it executes (record --no-inherit): %s", p.Pid, places(edits)))
+	s.logf("%s", s.setting.left[len(s.setting.left)-1])
 }
 
 // roomIn is where there is room in a process for functions of a library.

@@ -167,6 +167,7 @@ type setting struct {
 	quiet   time.Time          // when something was set last; zero: nobody has, or all is settled
 
 	without map[processID]string // functions that are on and not recorded yet, of processes that have some
+	left    []string             // what is said of functions that were to be added, and cannot be, since a command began
 }
 
 // quietTime is for how long nothing is set before functions that are off lose their sites. Whoever switches to and fro
@@ -692,11 +693,12 @@ func (s *session) set(cs []command) (answer string, err *ControlError) {
 			}
 		}
 	}
+	s.setting.left = nil
 	same := !slices.ContainsFunc(cs, func(c command) bool { return c.name.text != "tracing_on" && c.name.text != "syscalls" })
 	if err := s.apply(to, clear, paused, same); err != nil {
 		return "", &ControlError{cs[0].name.at, err.Error()}
 	}
-	return s.waiting(), nil
+	return strings.Join(slices.DeleteFunc(append(s.setting.left, s.waiting()), func(s string) bool { return s == "" }), "; "), nil
 }
 
 // tracing tells whether a process records anything: triggers have it pause and go on, too.

@@ -25,24 +25,28 @@ type Plan struct {
 }
 
 // Add puts a plan of more functions of an image into a process, which has a library with that key. If something is where it is
-// to be, the error is a TakenError, and the process is as it was.
-func (a *Attachment) Add(pid int, p Plan) error {
+// to be, the error is a TakenError, and the process is as it was. foreign are sites that are left alone, as somebody else has
+// changed them.
+func (a *Attachment) Add(pid int, p Plan) (foreign []arch.Edit, err error) {
 	ts, err := openThreads(pid)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer ts.close()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	ms, err := ts.maps()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	im, err := p.image(ms, ts.aux)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return im.unlessGone(ts, a.add(ts, []*image{im}, -1))
+	b := &Attachment{images: []*image{im}}
+	all := b.planned()
+	foreign = without(all, leftAlone(ts.memory(), all))
+	return foreign, im.unlessGone(ts, a.add(ts, b.images, -1))
 }
 
 // asleep lets time pass in which others have the lock: a thread can wait in the tracer until the libraries are changed that it has
@@ -77,6 +81,32 @@ func (a *Attachment) In(pid int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.view(pid, ms) != nil
+}
+
+// errRefused: an image has not joined, and nothing knows of it any more.
+var errRefused = errors.New("the runtime does not accept more functions")
+
+// withdraw takes the memory of an image out again that was refused. Somebody may just have met it in the list of images: so all are
+// outside of the runtime then.
+func (a *Attachment) withdraw(ts *threads) error {
+	r, err := OpenRuntime(ts.pid)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for tries := 1; ; tries++ {
+		err = ts.within(false, func() error {
+			ms, err := r.vacant(ts, stopLimit)
+			if err != nil {
+				return err
+			}
+			return ts.calling(ms, a.unmapMemory)
+		})
+		if !errors.Is(err, ErrInside) || tries == leaveTries {
+			return err
+		}
+		time.Sleep(leavePause)
+	}
 }
 
 // image is the plan in a process.

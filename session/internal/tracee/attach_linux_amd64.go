@@ -214,6 +214,9 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 	if errors.Is(err, errNoAnswer) {
 		return err
 	}
+	if errors.Is(err, errRefused) && b.withdraw(ts) == nil {
+		return err
+	}
 	if err != nil && (home || images[0].beside && !b.started) {
 		if uerr := b.undo(ts, ms, stack); uerr != nil && !errors.Is(uerr, ErrEnded) {
 			err = fmt.Errorf("%w; what was added to the process is still there: %w", err, uerr)
@@ -500,12 +503,14 @@ func (a *Attachment) start(r *remote, stack remoteStack, aux []byte, pool int) (
 	}
 	a.started = true
 	defer func() {
-		if err == nil {
-			err = r.hangUp()
+		if err != nil && !errors.Is(err, errRefused) {
+			return
 		}
-		if err == nil {
-			err = r.unmapStack(stack)
+		herr := r.hangUp()
+		if herr == nil {
+			herr = r.unmapStack(stack)
 		}
+		err = errors.Join(err, herr)
 	}()
 	for _, im := range a.images {
 		run := im.m.Running
@@ -516,7 +521,7 @@ func (a *Attachment) start(r *remote, stack remoteStack, aux []byte, pool int) (
 		case traced == 0 && im.home():
 			return errors.New("the runtime cannot open the recorder's buffer in it")
 		case traced == 0 && im.beside:
-			return errors.New("the runtime does not accept more functions")
+			return errRefused
 		case traced == 0:
 			return fmt.Errorf("%s: the runtime does not accept the library", im.library.Path)
 		}

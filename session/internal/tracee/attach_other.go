@@ -66,7 +66,7 @@ func (a *Attachment) Detach(int) (time.Duration, error) { return 0, errNoAttach 
 func Injected(int, ...Plan) (*Attachment, error) { return nil, errNoAttach }
 
 // Add puts a plan of more functions of its program into a process.
-func (a *Attachment) Add(int, Plan) error { return errNoAttach }
+func (a *Attachment) Add(int, Plan) ([]arch.Edit, error) { return nil, errNoAttach }
 
 // Again changes a library once more that is loaded again.
 func (a *Attachment) Again(int, Plan) error { return errNoAttach }
