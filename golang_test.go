@@ -94,6 +94,9 @@ type goBuild struct {
 	wide             bool // it builds the standard library once more
 }
 
+// arm64C is what builds programs for arm64 with C code.
+const arm64C = "CGO_ENABLED=1 GOARCH=arm64 CC=aarch64-linux-gnu-gcc"
+
 var goBuilds = []goBuild{
 	{name: "default", prog: "gostress", flag: "-trimpath", env: "CGO_ENABLED=0"},
 	{name: "stripped", prog: "gostress", flag: "-ldflags=-s -w", env: "CGO_ENABLED=0"},
@@ -109,6 +112,15 @@ var goBuilds = []goBuild{
 	{name: "arm64 unoptimised", prog: "gostress", flag: "-gcflags=-N -l", env: "CGO_ENABLED=0 GOARCH=arm64",
 		needs: []string{"qemu-aarch64"}, wide: true},
 	{name: "arm64 pie", prog: "gostress", flag: "-buildmode=pie", env: "CGO_ENABLED=0 GOARCH=arm64",
+		needs: []string{"qemu-aarch64", "aarch64-linux-gnu-gcc"}, wide: true},
+	{name: "arm64 cgo", prog: "gocgo", flag: "-trimpath", env: arm64C, needs: []string{"qemu-aarch64", "aarch64-linux-gnu-gcc"}},
+	{name: "arm64 cgo internally linked", prog: "gocgo", flag: "-ldflags=-linkmode=internal", env: arm64C,
+		needs: []string{"qemu-aarch64", "aarch64-linux-gnu-gcc"}, wide: true},
+	{name: "arm64 cgo pie", prog: "gocgo", flag: "-buildmode=pie", env: arm64C,
+		needs: []string{"qemu-aarch64", "aarch64-linux-gnu-gcc"}, wide: true},
+	{name: "arm64 cgo static", prog: "gocgo", flag: "-ldflags=-linkmode=external -extldflags=-static", env: arm64C,
+		needs: []string{"qemu-aarch64", "aarch64-linux-gnu-gcc"}, wide: true},
+	{name: "arm64 externally linked, stripped", prog: "gostress", flag: "-ldflags=-linkmode=external -s -w", env: arm64C,
 		needs: []string{"qemu-aarch64", "aarch64-linux-gnu-gcc"}, wide: true},
 	{name: "race", prog: "gostress", flag: "-race", env: "CGO_ENABLED=1", needs: []string{"gcc"}, wide: true},
 }

@@ -6,7 +6,8 @@ type GoEvent struct {
 	Switch uint64 // address of the function's switch
 	IDBase uint64 // address of the word that is added to ID
 	GoID   uint32 // where in runtime.g the goroutine's number is
-	Thread uint32 // arm64: where in runtime.m the thread's control base is
+	Thread uint32 // arm64: where in runtime.m the thread's control base is, if TLS is 0
+	TLS    uint64 // arm64: how far behind the thread pointer it is, in programs whose thread pointer is the C library's
 	Rare   uint64 // address of its other part
 	Slow   uint64 // address of the runtime's routine
 	Always bool   // all go to that routine

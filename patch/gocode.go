@@ -93,6 +93,7 @@ type goMachine interface {
 type goRoutines struct {
 	switches, idBase, slow uint64
 	goID, thread           uint32
+	tls                    uint64
 }
 
 // layGo lays out the code of a function.
@@ -220,7 +221,7 @@ func (c *goCode) event(i int, to *goRoutines) *arch.GoEvent {
 	}
 	deep := c.f.DeferReturn() != 0 && !golang.Tells(c.f.Name)
 	return &arch.GoEvent{
-		ID: id, Switch: to.switches + uint64(c.id-1), IDBase: to.idBase, GoID: to.goID, Thread: to.thread,
+		ID: id, Switch: to.switches + uint64(c.id-1), IDBase: to.idBase, GoID: to.goID, Thread: to.thread, TLS: to.tls,
 		Rare: c.at + uint64(e.rare), Slow: to.slow, Deep: deep,
 		Always: deep || c.f.Name == golang.Park && !e.exit || golang.Only(c.f.Name) != golang.BothEnds,
 	}

@@ -306,7 +306,10 @@ const goSlow = "fentry_go_slow"
 
 // appendGo appends all functions' code.
 func (l *layout) appendGo(dst []byte, im *golang.Image) ([]byte, error) {
-	r := goRoutines{switches: l.switches, goID: im.Version.GoID, thread: im.Version.TLS}
+	r := goRoutines{switches: l.switches, goID: im.Version.GoID, thread: im.ThreadWord()}
+	if im.ThreadWord() == 0 {
+		r.tls = l.tls
+	}
 	var err error
 	if r.slow, err = l.symbol(goSlow); err != nil {
 		return nil, err

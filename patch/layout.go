@@ -302,7 +302,7 @@ func (l *layout) memory(rt *elfio.File) error {
 	if err != nil {
 		return fmt.Errorf("embedded runtime: %w", err)
 	}
-	if g := l.p.golang; g != nil && !g.Relocatable() && tls > 0 {
+	if g := l.p.golang; g != nil && g.ThreadWord() != 0 && !g.Relocatable() && tls > 0 {
 		// Nobody sets up thread-local memory, and the runtime has a thread's word elsewhere (own_thread in machine.h). It has
 		// to be somewhere behind the thread pointer.
 		l.tls, tls = alignUp(tlsReserved, tlsAlign), 0

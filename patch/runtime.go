@@ -191,9 +191,7 @@ func (l *layout) config() (config, image []byte, err error) {
 		v := &p.golang.Version
 		m.Thunks, m.GoID, m.Park, m.Created, m.Parent = 0, v.GoID, p.goID(golang.Park), p.goID(golang.Created), v.Parent
 		m.Ready, m.Ended, m.CurG, m.Deep = p.goID(golang.Ready), p.goID(golang.Ended), v.CurG, arch.GoDeep
-		if p.file.Header.Machine == elf.EM_AARCH64 {
-			m.Thread = v.TLS
-		}
+		m.Thread = p.golang.ThreadWord()
 	}
 	if o.Errno {
 		m.Errno = p.errnoDistance(r.image)

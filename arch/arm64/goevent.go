@@ -15,16 +15,17 @@ import (
 // goevent.go), with the same parts: from Begin on, up to the instruction that reserves the slot, a goroutine that has been
 // stopped begins again, and from there to the store it is not stopped.
 //
-// The thread's block is found by runtime.m, which belongs to a thread: a word of it is the control base. A new thread has 0
-// there. The rest is what the fast paths do (stub/src/arm64/macros.h).
+// The thread's block is found by runtime.m, which belongs to a thread: a word of it is the control base. In a program with C
+// code one runtime.m serves several threads of C's, one after another, but there is a thread pointer, and the control base is
+// where code of C's has it. A new thread has 0 in both. The rest is what the fast paths do (stub/src/arm64/macros.h).
 
 // goEvent is the code of an event, with zeroes for what differs between them.
 var goEvent = [...]uint32{
 	0x90000010,                          // adrp x16, switch
 	0x39400210,                          // ldrb w16, [x16, #:lo12:switch]
 	tbz(16, goEventWords-2),             // tbz w16, #0, done
-	0xf9400390 | goM/8<<10,              // begin: ldr x16, [x28, #m]
-	0xf9400210,                          // ldr x16, [x16, #thread]
+	0xf9400390 | goM/8<<10,              // begin: ldr x16, [x28, #m]; or mrs x16, tpidr_el0
+	0xf9400210,                          // ldr x16, [x16, #thread]; or ldr x16, [x16, #tls]
 	0xb4000010,                          // cbz x16, rare
 	0xf9400391,                          // ldr x17, [x28, #goid]
 	0xf9400213 | blockGoroutine/8<<10,   // ldr x19, [x16, #goroutine]
@@ -66,6 +67,12 @@ const (
 // goM is where in runtime.g its runtime.m is.
 const goM = 0x30
 
+// loadPointer is mrs x16, tpidr_el0.
+const loadPointer = 0xd53bd050
+
+// MostGoTLS is how far behind the thread pointer an event finds the control base, at most.
+const MostGoTLS = 0xfff * 8
+
 // tbz is one of bit 0 of a register, n words on.
 func tbz(reg, n uint32) uint32 { return 0x36000000 | n<<5 | reg }
 
@@ -84,8 +91,13 @@ func AppendGoEvent(dst []byte, at uint64, e *arch.GoEvent) ([]byte, error) {
 	p := goPatcher{w: w[:], at: at}
 	p.page(0, e.Switch)
 	w[1] |= uint32(e.Switch&pageMask) << 10
-	p.field(4, "runtime.m's word", e.Thread)
-	p.field(6, "runtime.g's number", e.GoID)
+	if e.TLS != 0 {
+		w[goBegin] = loadPointer
+		p.field(4, "the thread-local word", e.TLS)
+	} else {
+		p.field(4, "runtime.m's word", uint64(e.Thread))
+	}
+	p.field(6, "runtime.g's number", uint64(e.GoID))
 	for _, i := range goRares {
 		p.branch(i, e.Rare)
 	}
@@ -118,7 +130,7 @@ func AppendGoRare(dst []byte, event uint64, e *arch.GoEvent) ([]byte, error) {
 	id := e.RareID()
 	w[0] |= id & 0xffff << 5
 	w[1] |= id >> 16 << 5
-	p.field(2, "runtime.g's number", e.GoID)
+	p.field(2, "runtime.g's number", uint64(e.GoID))
 	p.adr(3, event+uint64(GoShape.Len))
 	p.always(4, e.Slow)
 	return p.append(dst)
@@ -150,13 +162,12 @@ func (p *goPatcher) page(i int, to uint64) {
 }
 
 // field fills in the offset of a load of eight bytes.
-func (p *goPatcher) field(i int, what string, off uint32) {
-	const most = 0xfff * 8
-	if off%8 != 0 || off > most {
+func (p *goPatcher) field(i int, what string, off uint64) {
+	if off%8 != 0 || off > MostGoTLS {
 		p.fail(fmt.Errorf("%s at %#x: the offset cannot be encoded", what, off))
 		return
 	}
-	p.w[i] |= off / 8 << 10
+	p.w[i] |= uint32(off) / 8 << 10
 }
 
 // branch fills in the target of a conditional branch.

@@ -58,6 +58,24 @@ func TestGoEventLayout(t *testing.T) {
 	if got := word(68)>>5&0xffff | word(72)>>5&0xffff<<16; got != e.ID {
 		t.Errorf("id %#x, want %#x", got, e.ID)
 	}
+	behind := e
+	behind.TLS = 0x1230
+	pointed, err := AppendGoEvent(nil, at, &behind)
+	if err != nil || len(pointed) != len(b) {
+		t.Fatalf("%d bytes, want %d: %v", len(pointed), len(b), err)
+	}
+	for o := 0; o < len(b); o += InstLen {
+		want := word(o)
+		switch o {
+		case 12:
+			want = 0xd53bd050 // mrs x16, tpidr_el0
+		case 16:
+			want = 0xf9491a10 // ldr x16, [x16, #0x1230]
+		}
+		if got := binary.LittleEndian.Uint32(pointed[o:]); got != want {
+			t.Errorf("by the thread pointer: offset %d: %#x, want %#x", o, got, want)
+		}
+	}
 	r, err := AppendGoRare(nil, at, &e)
 	if err != nil {
 		t.Fatal(err)
@@ -88,6 +106,7 @@ func TestGoEventErrors(t *testing.T) {
 	good := arch.GoEvent{ID: 1, Switch: 0x402000, GoID: 0x98, Thread: 0x80, Rare: 0x401000, Slow: 0x403000}
 	for want, change := range map[string]func(*arch.GoEvent){
 		"runtime.m's word":   func(e *arch.GoEvent) { e.Thread = 0x81 },
+		"thread-local word":  func(e *arch.GoEvent) { e.TLS = 0x8000 },
 		"runtime.g's number": func(e *arch.GoEvent) { e.GoID = 0x8000 },
 		"branch from":        func(e *arch.GoEvent) { e.Rare += 1 << 20 },
 		"adrp":               func(e *arch.GoEvent) { e.Switch += 1 << 33 },

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/elfio"
 )
 
@@ -109,17 +110,41 @@ func Read(f *elfio.File) (*Image, error) {
 	if im.next != 0 {
 		return nil, refuse("a Go program of several modules")
 	}
-	if im.machine == elf.EM_AARCH64 && im.hasC() {
-		return nil, refuse("a Go program for AArch64 with C code in it (cgo), whose threads have another's thread pointer: those " +
-			"without are traced")
+	im.cgo = im.hasC()
+	if err := im.checkTLS(); err != nil {
+		return nil, err
 	}
 	im.findInterior()
 	return im, nil
 }
 
+// checkTLS returns an error if the word at the end of thread-local memory is out of reach by which events find their thread.
+func (im *Image) checkTLS() error {
+	i := im.f.ProgIndex(elf.PT_TLS)
+	if i < 0 || im.machine != elf.EM_AARCH64 || !im.cgo {
+		return nil
+	}
+	const before = 16 // bytes behind the thread pointer (AArch64 TLS ABI), and then what alignment adds
+	if p := &im.f.Progs[i]; p.Memsz > arm64.MostGoTLS || before+p.Align+p.Memsz > arm64.MostGoTLS {
+		return refuse("a Go program for AArch64 whose C code has %d bytes of thread-local memory: the word behind it that recording "+
+			"needs is reached behind %d", p.Memsz, arm64.MostGoTLS)
+	}
+	return nil
+}
+
 // hasC reports whether there is C code in the program.
 func (im *Image) hasC() bool {
 	return slices.ContainsFunc(im.Funcs, func(f Func) bool { return Package(f.Name) == "runtime/cgo" })
+}
+
+// ThreadWord is where in runtime.m a word is that can be the thread's own; 0: none is needed. That is so where the thread
+// pointer is free, on AArch64 in programs without C code. With C code there are threads of C's that take turns in having a
+// runtime.m.
+func (im *Image) ThreadWord() uint32 {
+	if im.machine != elf.EM_AARCH64 || im.cgo {
+		return 0
+	}
+	return im.Version.TLS
 }
 
 // ReadNames is Read for the functions' names only: those of images that are not traced, and of those that have been

@@ -48,15 +48,12 @@ func (im *Image) runtimeReason(f *Func) Reason {
 	return ""
 }
 
-// findSwitches finds the functions that go on with a goroutine, and whether there is C code.
+// findSwitches finds the functions that go on with a goroutine.
 func (im *Image) findSwitches() {
 	callers := map[uint64][]uint64{} // of each function of the runtime, by entries
 	var todo []uint64
 	for i := range im.Funcs {
 		f := &im.Funcs[i]
-		if Package(f.Name) == "runtime/cgo" {
-			im.cgo = true
-		}
 		if f.Name == gogo {
 			todo = append(todo, f.Entry)
 		}

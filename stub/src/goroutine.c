@@ -8,7 +8,8 @@
    back, and leaves nothing behind that anybody could notice.
 
    Static programs of Go's have no thread pointer in the sense of the ABI. What takes its place is a word of the thread's
-   structure (runtime.m) that the program does not use on Linux, and that is 0 at first: own_thread in machine.h. */
+   structure (runtime.m) that the program does not use on Linux, and that is 0 at first: own_thread in machine.h. With C
+   code there is a thread pointer, and such a structure is one thread's of C's after the other. */
 #include "chunk.h"
 #include "configuration.h"
 #include "image.h"
