@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -386,4 +387,48 @@ func TestAttachForks(t *testing.T) {
 		}
 	}
 	r.end(t, 7, "")
+}
+
+// Who loads a library waits for no other one to be planned, for another process.
+func TestAttachLaterApart(t *testing.T) {
+	bad, good := buildAdded(t), buildAdded(t)
+	b, err := os.ReadFile(bad)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const sections, sectionsEnd = 40, 48 // e_shoff
+	for i := sections; i < sectionsEnd; i++ {
+		b[i] = 0x7f // no loader needs them
+	}
+	if err := os.WriteFile(bad, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	asked, over := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	o := ofFunctions(t, "outer", "library_function")
+	o.Libraries = []string{"libadded"}
+	c := startControlledWith(t, true, o, func(format string, args ...any) {
+		if s := fmt.Sprintf(format, args...); strings.Contains(s, bad+": not traced: ") { // in the middle of planning it
+			once.Do(func() { close(asked) })
+			<-over
+		}
+	}, exec.Command(buildFile(t, "testdata/control.c", "-fpatchable-function-entry=5", "-ldl")))
+	c.do("reload %s", bad) // in a child
+	select {
+	case <-asked:
+	case <-time.After(time.Minute):
+		t.Error("the library is not planned")
+	}
+	loaded := make(chan struct{})
+	go func() { defer close(loaded); c.do("load %s 3", good) }()
+	select {
+	case <-loaded:
+	case <-time.After(time.Minute):
+		t.Error("another library waits for it")
+	}
+	close(over)
+	<-loaded
+	if got := c.calls(); got["library_function"] != 3 {
+		t.Errorf("%d calls", got["library_function"])
+	}
 }

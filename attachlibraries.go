@@ -23,7 +23,13 @@ type loadedLibraries struct {
 	*libraries
 	executed *executed
 	files    []*executedFile // guarded by executed.mu
-	plans    map[loadedFile]*executedFile
+	plans    map[loadedFile]*loadedPlan
+}
+
+// loadedPlan is one of them. Others who want it wait until it is made.
+type loadedPlan struct {
+	made   chan struct{}
+	memory *patch.Memory
 }
 
 // loadedFile is what a library's plan depends on: the file as it is, where there is room, and whether a pattern names it.
@@ -42,7 +48,7 @@ func (e *executed) libraries(o *Options) (func(path string, f *os.File, at uint6
 	if err != nil {
 		return nil, err
 	}
-	e.loaded = &loadedLibraries{libraries: l, executed: e, plans: make(map[loadedFile]*executedFile)}
+	e.loaded = &loadedLibraries{libraries: l, executed: e, plans: make(map[loadedFile]*loadedPlan)}
 	return e.loaded.plan, nil
 }
 
@@ -62,44 +68,61 @@ func (l *loadedLibraries) results() ([]Library, []string) {
 	return l.libraries.results()
 }
 
-// plan plans a library of a process, which has it at a path. One that is loaded again at the same place has the same plan.
+// plan plans a library of a process, which has it at a path. One that is loaded again at the same place has the same plan. To make
+// one takes long, and nobody who wants another one waits for that.
 func (l *loadedLibraries) plan(path string, f *os.File, at uint64) *patch.Memory {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil || !isLibrary(f, l.machine) {
 		return nil
 	}
+	l.mu.Lock()
 	named := l.named(path, path, f)
 	if !named && !l.syscalls {
+		l.mu.Unlock()
 		return nil
 	}
 	key := loadedFile{identity(&st), path, at, named}
-	if x := l.plans[key]; x != nil {
-		return x.memory
+	if p := l.plans[key]; p != nil {
+		l.mu.Unlock()
+		<-p.made
+		return p.memory
 	}
-	x := &executedFile{}
-	l.plans[key] = x
+	p := &loadedPlan{made: make(chan struct{})}
+	l.plans[key] = p
 	lib, first := l.note(fileID{st.Dev, st.Ino}, path)
 	lib.silent = !named
+	l.mu.Unlock()
+	defer close(p.made)
+
+	x := &executedFile{}
 	var err error
 	x.program, x.plan, x.memory, err = l.make(path, f, at, named)
+	p.memory = x.memory
 	l.executed.mu.Lock()
 	l.files = append(l.files, x)
 	l.executed.mu.Unlock()
-	if !first {
-		if err != nil && named && lib.Untraced == "" {
-			l.logf("%s: not traced where it is loaded now: %v", path, err)
-		}
-		return x.memory
-	}
-	if err != nil {
-		lib.Untraced = err.Error()
-		if named && !errors.Is(err, patch.ErrNoSites) {
-			l.logf("%s: not traced: %v", path, err)
-		}
-	} else {
-		lib.Traced = x.plan.Traced()
+	if say := l.planned(lib, first, named, x.plan, err); say != "" {
+		l.logf("%s: %s", path, say)
 	}
 	return x.memory
+}
+
+// planned notes what has become of a library, and returns what is to be said of it.
+func (l *loadedLibraries) planned(lib *library, first, named bool, plan *patch.Plan, err error) (say string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case first && err == nil:
+		lib.Traced = plan.Traced()
+	case first:
+		lib.Untraced = err.Error()
+		if named && !errors.Is(err, patch.ErrNoSites) {
+			return "not traced: " + err.Error()
+		}
+	case err != nil && named && lib.Untraced == "":
+		return "not traced where it is loaded now: " + err.Error()
+	}
+	return ""
 }
 
 // note notes that a library is there. first: no other process has had it.

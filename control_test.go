@@ -45,6 +45,12 @@ func startControlled(t *testing.T, attached bool, o fentry.Options, flags ...str
 // startControlledProgram is startControlled for another program, which says its process id first.
 func startControlledProgram(t *testing.T, attached bool, o fentry.Options, cmd *exec.Cmd) *controlled {
 	t.Helper()
+	return startControlledWith(t, attached, o, t.Logf, cmd)
+}
+
+// startControlledWith is startControlledProgram with somebody who is told what the recorder says.
+func startControlledWith(t *testing.T, attached bool, o fentry.Options, logf func(string, ...any), cmd *exec.Cmd) *controlled {
+	t.Helper()
 	c := &controlled{t: t, dir: filepath.Join(t.TempDir(), "fentry.data"), ended: make(chan *fentry.Result, 1)}
 	in, w, err := os.Pipe()
 	if err != nil {
@@ -56,7 +62,7 @@ func startControlledProgram(t *testing.T, attached bool, o fentry.Options, cmd *
 	}
 	cmd.Stdin, cmd.Stdout, c.in, c.out = in, out, w, bufio.NewScanner(r)
 	t.Cleanup(func() { r.Close() })
-	o.Dir, o.Logf, o.Overhead = c.dir, t.Logf, -1
+	o.Dir, o.Logf, o.Overhead = c.dir, logf, -1
 	ready := make(chan struct{})
 	o.Live = func(*fentry.Live) { close(ready) }
 	run := func(do func() (*fentry.Result, error)) {

@@ -33,7 +33,7 @@ type Attach struct {
 	Plan func(path string, exe *os.File, at uint64) (*patch.Memory, error)
 	// Library returns what is put into a shared library of such a process, which has it at a path, if that is to be
 	// recorded. at is where there is room for that, as an address of the library; 0: nowhere. nil: the library is left alone.
-	// If Library itself is nil, all are.
+	// If Library itself is nil, all are. It is called for several processes at once.
 	Library func(path string, f *os.File, at uint64) *patch.Memory
 }
 
@@ -220,9 +220,7 @@ func (s *session) planLibraries() func([]*tracee.Library) {
 				s.logf("%s: not traced: %v", l.Path, err)
 				continue
 			}
-			s.libraryMu.Lock()
 			l.Memory = s.o.Attach.Library(l.Path, f, l.At)
-			s.libraryMu.Unlock()
 			f.Close()
 		}
 	}

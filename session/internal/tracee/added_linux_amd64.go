@@ -26,7 +26,7 @@ type Plan struct {
 
 // Add puts a plan of more functions of an image into a process, which has a library with that key. If something is where it is
 // to be, the error is a TakenError, and the process is as it was. foreign are sites that are left alone, as somebody else has
-// changed them.
+// changed them. It is ErrNotPlanned, too, if the library's own plan is about to come, which is first.
 func (a *Attachment) Add(pid int, p Plan) (foreign []arch.Edit, err error) {
 	ts, err := openThreads(pid)
 	if err != nil {
@@ -42,6 +42,9 @@ func (a *Attachment) Add(pid int, p Plan) (foreign []arch.Edit, err error) {
 	im, err := p.image(ms, ts.aux)
 	if err != nil {
 		return nil, err
+	}
+	if a.awaits(ts, im) {
+		return nil, ErrNotPlanned
 	}
 	b := &Attachment{images: []*image{im}}
 	all := b.planned()

@@ -60,6 +60,23 @@ func (r *Runtime) untouched(im *image) bool {
 	return err == nil && len(is) > 0 && len(left) == len(is)
 }
 
+// awaits tells whether the library of an image that is beside another one has just been loaded, and what was planned of it is not
+// there yet: the thread that has loaded it waits for that (Loaded).
+func (a *Attachment) awaits(ts *threads, im *image) bool {
+	planned, there := false, false
+	for _, o := range a.images {
+		if im.library == nil || o.library == nil || o.beside || o.library.Key() != im.library.Key() {
+			continue
+		}
+		planned = true
+		if o.library.lo == im.library.lo {
+			late := slices.ContainsFunc(o.edits, func(e arch.Edit) bool { return isLate(&e) })
+			there = there || o.failed || !late || o.changed(ts.memory())
+		}
+	}
+	return planned && !there
+}
+
 // Again changes a library once more that is loaded again where a plan of more functions was put into it.
 func (a *Attachment) Again(pid int, p Plan) error {
 	ts, err := openThreads(pid)
@@ -76,6 +93,9 @@ func (a *Attachment) Again(pid int, p Plan) error {
 	im, err := p.image(ms, ts.aux)
 	if err != nil {
 		return err
+	}
+	if a.awaits(ts, im) {
+		return ErrNotPlanned
 	}
 	b := &Attachment{images: []*image{im}}
 	edits := leftAlone(ts.memory(), b.planned())

@@ -122,7 +122,9 @@ func (a *Attachment) unseen(ts *threads, plan func([]*Library)) (images []*image
 	if err != nil {
 		return nil
 	}
-	for _, l := range a.newcomers(ts, ms, plan) {
+	come := a.newcomers(ts, ms)
+	plan(come)
+	for _, l := range come {
 		if l.Memory != nil {
 			images = append(images, &image{m: l.Memory, bias: l.lo, library: l})
 		}
@@ -130,8 +132,8 @@ func (a *Attachment) unseen(ts *threads, plan func([]*Library)) (images []*image
 	return images
 }
 
-// newcomers are libraries that have come since a process was looked at last, planned.
-func (a *Attachment) newcomers(ts *threads, ms []mapping, plan func([]*Library)) (come []*Library) {
+// newcomers are libraries that have come since a process was looked at last.
+func (a *Attachment) newcomers(ts *threads, ms []mapping) (come []*Library) {
 	all := libraries(ms, auxValue(ts.aux, atEntry))
 	for _, l := range all {
 		l.pid = ts.pid
@@ -141,7 +143,6 @@ func (a *Attachment) newcomers(ts *threads, ms []mapping, plan func([]*Library))
 	}
 	a.seen[ts.pid] = all
 	makeRoom(ms, come)
-	plan(come)
 	return come
 }
 

@@ -265,10 +265,18 @@ func (a *Attachment) Loaded(pid int, plan func([]*Library), do Steps) error {
 	if v == nil {
 		return ErrOther
 	}
+	all := a.newcomers(ts, ms)
+	if fresh := slices.DeleteFunc(slices.Clone(all), func(l *Library) bool { return v.known(l) != nil }); len(fresh) > 0 {
+		// That can take seconds, and others load libraries, too.
+		a.mu.Unlock()
+		plan(fresh)
+		a.mu.Lock()
+		if v = a.view(pid, ms); v == nil { // more functions can have been added meanwhile
+			return ErrOther
+		}
+	}
 	var come []*image
-	for _, l := range a.newcomers(ts, ms, func(all []*Library) {
-		plan(slices.DeleteFunc(slices.Clone(all), func(l *Library) bool { return v.known(l) != nil }))
-	}) {
+	for _, l := range all {
 		if known := v.known(l); known != nil {
 			// It was there before, and so is what was added to it; or it was here when the process was forked.
 			if !known[0].failed && !known[0].changed(ts.memory()) {
