@@ -82,7 +82,7 @@ var mayImport = map[string][]string{
 		"internal/triggers", "names", "patch", "record", "session", "stub", "symbol", "trace"},
 	"cmd/fentry": {"fentry", "arguments", "elfio", "elfio/ar", "export", "export/formats", "export/ftrace", "export/ndjson", "names",
 		"patch", "record", "record/objects", "session", "stacks", "stub", "symbol", "trace", "tracefs", "view", "internal/atomicfile",
-		"internal/machine", "internal/mapped",
+		"internal/machine", "internal/mapped", "internal/osthread",
 		"internal/safefile", "internal/safetext", "internal/syscalls", "internal/triggers"},
 	"cmd/fentry/internal/mcount": {"internal/buildstep", "internal/safetext", "record/objects"},
 	"cmd/fentry/internal/hot":    {"trace"},

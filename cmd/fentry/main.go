@@ -16,6 +16,7 @@ import (
 
 	"github.com/fentry-dev/fentry/cmd/fentry/internal/mcount"
 	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/internal/osthread"
 	"github.com/fentry-dev/fentry/session"
 )
 
@@ -34,6 +35,7 @@ func main() {
 	if os.Args[0] == session.KeeperName {
 		keep()
 	}
+	_ = osthread.QuietStops() // or stops take longer
 	os.Exit(run(mcountArgs(os.Args[1:]), &app{
 		stdin:     os.Stdin,
 		stdout:    os.Stdout,

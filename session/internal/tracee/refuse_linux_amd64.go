@@ -52,12 +52,12 @@ func uninterruptible(pid, tid int) bool {
 }
 
 // seizeError says why a thread cannot be traced.
-func seizeError(pid, tid int, errno syscall.Errno) error {
-	if err := tracedBy(fmt.Sprintf("/proc/%d/task/%d", pid, tid)); err != nil {
-		return err
+func seizeError(pid, tid int, err error) error {
+	if traced := tracedBy(fmt.Sprintf("/proc/%d/task/%d", pid, tid)); traced != nil {
+		return traced
 	}
-	if errno != syscall.EPERM {
-		return fmt.Errorf("PTRACE_SEIZE: %w", errno)
+	if err != syscall.EPERM {
+		return fmt.Errorf("PTRACE_SEIZE: %w", err)
 	}
 	if uid := strings.Fields(statusField(fmt.Sprintf("/proc/%d", pid), "Uid")); len(uid) > 1 && os.Geteuid() != 0 &&
 		uid[1] != strconv.Itoa(os.Geteuid()) {

@@ -2,6 +2,7 @@ package tracee
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -43,7 +44,9 @@ type threads struct {
 	all   []*thread
 	seen  map[int]bool // those that have been asked to stop
 	isAll bool         // all others have stopped
-	asked map[int]bool // those that have been asked to stop and have not yet
+	// workers are how many of seen the kernel has work for the process.
+	workers int
+	asked   map[int]bool // those that have been asked to stop and have not yet
 	// children are open files that tell whether threads have children: to open them takes longer than the look.
 	children map[int]uintptr
 	options  uintptr
@@ -116,12 +119,14 @@ func (ts *threads) close() { ts.mem.Close() }
 func (ts *threads) stop(one bool) error {
 	ts.since, ts.all, ts.asked = time.Now(), nil, make(map[int]bool)
 	ts.children = make(map[int]uintptr)
-	ts.seen = make(map[int]bool)
+	ts.seen, ts.workers = make(map[int]bool), 0
+	var last []int // that were there at the last look
 	for tries := 0; ; tries++ {
-		others, last, err := ts.unseen()
+		others, left, err := ts.unseenSince(last)
 		if err != nil {
 			return ErrEnded
 		}
+		last = left
 		if len(ts.all)+len(ts.asked) == 0 {
 			ts.since = time.Now() // until now nobody has waited
 		}
@@ -129,14 +134,14 @@ func (ts *threads) stop(one bool) error {
 			ts.releaseLast() // the others were made meanwhile
 			err = ts.stopThose(others, one)
 		} else {
-			ts.isAll = true
-			err = ts.stopThose(append(others, last...), one)
+			ts.isAll, last = true, nil
+			err = ts.stopThose(append(others, left...), one)
 			ts.isAll = false
 		}
 		if err != nil {
 			return err
 		}
-		if len(others)+len(last) == 0 || one && len(ts.all) > 0 {
+		if len(others)+len(left) == 0 || one && len(ts.all) > 0 {
 			break
 		}
 	}
@@ -163,6 +168,7 @@ func (ts *threads) unseen() (others, last []int, err error) {
 		case err != nil || ts.seen[tid]:
 		case tid != ts.pid && worker(ts.pid, tid):
 			ts.seen[tid] = true
+			ts.workers++
 		case ts.isLast(tid):
 			last = append(last, tid)
 		default:
@@ -170,6 +176,29 @@ func (ts *threads) unseen() (others, last []int, err error) {
 		}
 	}
 	return others, last, err
+}
+
+// unseenSince is unseen, where last are those that were to be stopped last at the look before. If the process has as many threads
+// as have stopped, and these, there is nobody else: who has stopped cannot have ended, unless the process runs another program,
+// which is looked at in the end (same). Workers can end, and where there are some all are listed. To count takes no longer if there
+// are a thousand.
+func (ts *threads) unseenSince(last []int) (others, left []int, err error) {
+	if n := len(ts.all) + len(last); len(ts.all) > 0 && ts.workers == 0 && n == ts.count() {
+		return nil, last, nil
+	}
+	return ts.unseen()
+}
+
+// count is how many threads the process has, by its directory in /proc, which has a link for each; 0: it is not known.
+func (ts *threads) count() int {
+	const itself = 2 // links of a directory without any
+	var s unix.Stat_t
+	path, at := []byte(fmt.Sprintf("/proc/%d/task\x00", ts.pid)), unix.AT_FDCWD
+	_, _, errno := unix.RawSyscall6(unix.SYS_NEWFSTATAT, uintptr(at), uintptr(unsafe.Pointer(&path[0])), uintptr(unsafe.Pointer(&s)), 0, 0, 0)
+	if errno != 0 || s.Nlink < itself {
+		return 0
+	}
+	return int(s.Nlink - itself)
 }
 
 // isLast tells whether a thread can get signals for the process.
@@ -196,7 +225,8 @@ func (ts *threads) isLast(tid int) bool {
 
 // stopThose stops threads: all, or the first that stops.
 func (ts *threads) stopThose(tids []int, one bool) error {
-	var seized []int
+	var seized, asked []int
+	var failed error
 	again := !ts.isAll && len(tids) <= mostAskedAgain
 	for _, tid := range tids {
 		if one && len(seized) > 0 {
@@ -206,18 +236,29 @@ func (ts *threads) stopThose(tids []int, one bool) error {
 			continue // it has made a child meanwhile
 		}
 		ts.seen[tid] = true
-		ok, err := ts.seize(tid)
-		if err != nil {
-			return err
+		var ok bool
+		if ok, failed = ts.seize(tid); failed != nil {
+			break // those before are asked, and let go like all
 		}
 		if ok {
-			ts.asked[tid] = true
 			seized = append(seized, tid)
 		}
 	}
-	// The last one has been asked only now.
-	deadline := time.Now().Add(stopPatience + time.Duration(len(seized))*morePatience)
+	// All of them run until here, so they stop within the time that asking takes.
 	for _, tid := range seized {
+		ok, err := ts.interrupt(tid)
+		if ok {
+			ts.asked[tid] = true
+			asked = append(asked, tid)
+		}
+		failed = cmp.Or(failed, err)
+	}
+	if failed != nil {
+		return failed
+	}
+	// The last one has been asked only now.
+	deadline := time.Now().Add(stopPatience + time.Duration(len(asked))*morePatience)
+	for _, tid := range asked {
 		if err := ts.await(tid, deadline); err == errBusy {
 			return ts.busy(tid)
 		} else if err != nil {
@@ -248,33 +289,33 @@ func (ts *threads) releaseLast() {
 	})
 }
 
-// seize begins to trace a thread, and asks it to stop. ok is false for one that has ended.
+// seize begins to trace a thread, which goes on. ok is false for one that has ended.
 func (ts *threads) seize(tid int) (ok bool, err error) {
-	request := func(nr, data uintptr) syscall.Errno {
-		_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, nr, uintptr(tid), 0, data, 0, 0)
-		return errno
-	}
-	errno := request(unix.PTRACE_SEIZE, ts.options)
-	if errno == unix.EPERM {
+	err = ptrace(unix.PTRACE_SEIZE, tid, int(ts.options))
+	if err == unix.EPERM {
 		// Only root may put filters off. What filters this process may be what filters that one.
 		if seccomp(fmt.Sprintf("/proc/%d/task/%d", ts.pid, tid)) && !seccomp("/proc/thread-self") {
 			return false, errFiltered
 		}
-		errno = request(unix.PTRACE_SEIZE, ts.options&^unix.PTRACE_O_SUSPEND_SECCOMP)
+		err = ptrace(unix.PTRACE_SEIZE, tid, int(ts.options&^unix.PTRACE_O_SUSPEND_SECCOMP))
 	}
-	if errno == 0 {
-		errno = request(unix.PTRACE_INTERRUPT, 0)
-	}
-	switch errno {
-	case 0:
+	return ts.accepted(tid, err)
+}
+
+// interrupt asks a seized thread to stop. ok is false for one that has ended.
+func (ts *threads) interrupt(tid int) (ok bool, err error) {
+	return ts.accepted(tid, ptrace(unix.PTRACE_INTERRUPT, tid, 0))
+}
+
+// accepted tells what has come of a request to a thread: ok is false for one that has ended.
+func (ts *threads) accepted(tid int, err error) (ok bool, _ error) {
+	switch {
+	case err == nil:
 		return true, nil
-	case unix.ESRCH:
+	case err == unix.ESRCH || endedThread(ts.pid, tid):
 		return false, nil
 	}
-	if endedThread(ts.pid, tid) {
-		return false, nil
-	}
-	return false, seizeError(ts.pid, tid, errno)
+	return false, seizeError(ts.pid, tid, err)
 }
 
 // await waits for a seized thread to stop.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/session/internal/fixture"
 )
 
 // started starts a program that a test talks with, and kills it when the test is over.
@@ -72,6 +75,48 @@ func TestThreadsOfAnotherProgram(t *testing.T) {
 	}
 	if _, err := r.threads(); !errors.Is(err, ErrEnded) {
 		t.Errorf("it runs another program: %v", err)
+	}
+}
+
+// All threads of a process are stopped, also those that are made meanwhile by threads that end; the links of its directory say how
+// many there are, so that it is listed once, and not again for each look.
+func TestThreadsMade(t *testing.T) {
+	const waiting, stops = 20, 100
+	cmd, _, out := started(t, fixture.CC(t, "testdata/churn"), strconv.Itoa(waiting))
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	ts, err := openThreads(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ts.close()
+	for range stops {
+		err := ts.within(false, func() error {
+			var have, want []string
+			for _, t := range ts.all {
+				have = append(have, strconv.Itoa(t.pid))
+			}
+			tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", ts.pid))
+			for _, task := range tasks {
+				want = append(want, task.Name())
+			}
+			slices.Sort(have)
+			slices.Sort(want)
+			if err == nil && (!slices.Equal(have, want) || len(want) < waiting) {
+				err = fmt.Errorf("%q have stopped of %q", have, want)
+			}
+			if n := ts.count(); err == nil && n != len(want) {
+				err = fmt.Errorf("%d threads of %d are counted", n, len(want))
+			}
+			return err
+		})
+		if errors.Is(err, unix.EPERM) {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
