@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -524,7 +525,7 @@ func TestControlForks(t *testing.T) {
 	}
 }
 
-// code is the first bytes of a function of the program, as it runs.
+// code is the code of a function of the program, as it runs.
 func (c *controlled) code(name string) []byte {
 	c.t.Helper()
 	exe := fmt.Sprintf("/proc/%d/exe", c.pid)
@@ -547,8 +548,10 @@ func (c *controlled) code(name string) []byte {
 	}
 	var base uint64
 	for line := range strings.Lines(string(maps)) {
-		if strings.HasSuffix(strings.TrimSpace(line), path) {
+		if strings.HasSuffix(strings.TrimSpace(line), path) && f.Type == elf.ET_DYN {
 			fmt.Sscanf(line, "%x-", &base)
+			first := slices.IndexFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_LOAD })
+			base -= f.Progs[first].Vaddr
 			break
 		}
 	}
@@ -559,7 +562,7 @@ func (c *controlled) code(name string) []byte {
 	defer mem.Close()
 	for _, s := range symbols {
 		if s.Name == name {
-			b := make([]byte, 8)
+			b := make([]byte, s.Size)
 			if _, err := mem.ReadAt(b, int64(base+s.Value)); err != nil {
 				c.t.Fatal(err)
 			}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"golang.org/x/sys/unix"
 )
 
 // What is wanted of programs of Go: of call and return against two reads of the time stamp counter in the same process, and
@@ -55,6 +57,7 @@ func (b *bench) golang() error {
 	if b.quick {
 		measure, requests = []string{"3", "20000"}, "400"
 	}
+	off := &commander{path: filepath.Join(b.dir, "go.control"), text: "tracing_on = 0\nsettle\n"}
 	record := func(more ...string) []string {
 		return append([]string{b.fentry, "record", "-q", "--overhead", "no", "-o", data}, more...)
 	}
@@ -74,6 +77,8 @@ func (b *bench) golang() error {
 			{name: "untraced", argv: []string{server, requests}, of: "request"},
 			{name: "patched, all functions, FENTRY_OFF=1", argv: []string{server + ".traced", requests}, env: []string{"FENTRY_OFF=1"},
 				of: "request", wanted: wantedGoOff},
+			{name: "fentry record, all functions, tracing_on = 0", argv: record("--control", "fifo:"+off.path, server, requests),
+				of: "request", wanted: wantedGoOff, before: off.before, after: off.after},
 			{name: "fentry record -F own", argv: record("-F", "own", server, requests), of: "request"},
 			{name: "fentry record -F own -F net/http/...", argv: record("-F", "own", "-F", "net/http/...", server, requests), of: "request",
 				wanted: wantedGoRequest},
@@ -90,6 +95,25 @@ func (b *bench) golang() error {
 	}
 	return b.goPeers(call)
 }
+
+// A commander gives a recorder the same commands in each run, by a FIFO that is there as long as that.
+type commander struct {
+	path, text string
+	fifo       *os.File
+}
+
+func (c *commander) before() error {
+	if err := unix.Mkfifo(c.path, 0o600); err != nil {
+		return fmt.Errorf("mkfifo %s: %w", c.path, err)
+	}
+	var err error
+	if c.fifo, err = os.OpenFile(c.path, os.O_RDWR, 0); err == nil {
+		_, err = c.fifo.WriteString(c.text)
+	}
+	return err
+}
+
+func (c *commander) after() error { return errors.Join(c.fifo.Close(), os.Remove(c.path)) }
 
 func (b *bench) goTable(head string, runs []*goRun, data string) error {
 	for round := range b.rounds {

@@ -153,6 +153,9 @@ func (l *layout) placeGo(im *golang.Image) error {
 			write: func(dst []byte) ([]byte, error) { return l.appendGo(dst, im) },
 		})
 		l.goSlow = m.placeSlow(l)
+		if err := l.placePreempted(im); err != nil {
+			return err
+		}
 		if l.p.Options.Target == File {
 			if err := l.addOriginal(); err != nil {
 				return err

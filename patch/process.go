@@ -33,6 +33,7 @@ type Memory struct {
 	Phnum     int    // new AT_PHNUM
 	NullCB    uint64 // initial gs base of the first thread
 	Session   uint64 // where in RX the path of the recorder's buffer is, format.ConfigNSession bytes
+	Switches  uint64 // the functions' switches in the memory at RWAddr, a byte each; 0: not known
 	Loader    uint64 // where the dynamic loader is to come when it has opened a file; 0: nowhere
 	Edits     []arch.Edit
 
@@ -55,6 +56,7 @@ type Memory struct {
 type places interface {
 	inCopy(addr uint64) (uint64, bool)
 	sites() (ids []uint32, at []uint64)
+	preempts(addr uint64) bool
 }
 
 // InCopy returns where a thread goes on that is in the middle of a site, at an address of the image. It returns false if
@@ -66,6 +68,10 @@ func (m *Memory) InCopy(addr uint64) (uint64, bool) {
 	return m.places.inCopy(addr)
 }
 
+// Preempts reports whether a thread that is at an address of the image has a goroutine go on, where it was stopped, that has not
+// been led to the copy.
+func (m *Memory) Preempts(addr uint64) bool { return m.places != nil && m.places.preempts(addr) }
+
 // Sites are the sites of functions that are traced, by address, and which function each is of, by local id.
 func (m *Memory) Sites() (ids []uint32, at []uint64) {
 	if m.places == nil {
@@ -75,6 +81,9 @@ func (m *Memory) Sites() (ids []uint32, at []uint64) {
 }
 
 func (l *layout) sites() (ids []uint32, at []uint64) {
+	if l.p.golang != nil {
+		return l.goSites()
+	}
 	for i := range l.p.Functions {
 		if fn := &l.p.Functions[i]; fn.ID != 0 {
 			ids, at = append(ids, fn.ID), append(at, fn.Addr)
@@ -113,7 +122,7 @@ func (p *Plan) Memory() (*Memory, error) {
 	}
 	return &Memory{
 		places: l, Running: running, Goroutines: p.golang != nil, RX: l.rx, RXAddr: l.base, RWAddr: l.rw, RWSize: l.rwSize,
-		Entry: p.Entry, OrigEntry: p.OrigEntry, PhdrAddr: l.phdrAddr, Phnum: l.phnum,
+		Entry: p.Entry, OrigEntry: p.OrigEntry, Switches: l.switches, PhdrAddr: l.phdrAddr, Phnum: l.phnum,
 		NullCB: null, Session: l.runtime.config + format.ConfigOSession, Loader: l.runtime.syms["fentry_loader_open"], Edits: edits,
 		SyscallEnter: l.runtime.syms[enter], SyscallSome: l.runtime.syms[some], SyscallExit: l.runtime.syms[exit],
 	}, nil

@@ -145,6 +145,9 @@ func (l *layout) running() (*Running, error) {
 
 // inCopy: the same instruction of the copy, or, of a site that is nops, what comes behind them.
 func (l *layout) inCopy(addr uint64) (uint64, bool) {
+	if to, ok := l.goCopy(addr); ok {
+		return to, true
+	}
 	all := l.p.Functions
 	i := sort.Search(len(all), func(i int) bool { return all[i].Addr >= addr }) - 1
 	if i < 0 || all[i].ID == 0 || addr >= all[i].End() {

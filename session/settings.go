@@ -256,7 +256,7 @@ func (s *session) settles(p procfs.Process) *tracee.Attachment {
 		return nil
 	}
 	st := s.started.Load()
-	if s.injected == nil || st == nil || s.injected.Goroutines { // nobody looks where those are that do not run
+	if s.injected == nil || st == nil {
 		return nil
 	}
 	a, err := tracee.Injected(p.Pid, append([]tracee.Plan{{Memory: s.injected}}, s.setting.now.added.plans()...)...)

@@ -539,15 +539,15 @@ func (a *Attachment) start(r *remote, stack remoteStack, aux []byte, pool int) (
 // redZone is how far below its stack pointer a function may keep something.
 const redZone = 128
 
-// liveStack calls a function for each word of a thread's stack that can be in use, with its address.
-func (t *thread) liveStack(ms []mapping, word func(at, v uint64)) error {
+// liveStack calls a function for each word of a thread's stack that can be in use, of so many bytes, with its address.
+func (t *thread) liveStack(ms []mapping, most uint64, word func(at, v uint64)) error {
 	from := (t.regs.sp() - redZone) &^ 7
 	i := sort.Search(len(ms), func(i int) bool { return ms[i].hi > from })
 	if i == len(ms) || ms[i].lo > t.regs.sp() {
 		return nil // no stack at all
 	}
 	from = max(from, ms[i].lo)
-	return t.words(from, min(ms[i].hi, from+mostStack), word)
+	return t.words(from, min(ms[i].hi, from+most), word)
 }
 
 // words calls a function for each word from one address to another.

@@ -185,7 +185,7 @@ func (d *detaching) look() error {
 		if d.occupied(t) {
 			inside, d.why = true, fmt.Sprintf("thread %d is in it", t.pid)
 		}
-		err := t.liveStack(d.ms, func(at, v uint64) {
+		err := t.liveStack(d.ms, mostStack, func(at, v uint64) {
 			added := d.added.has(v)
 			switch {
 			case added && at >= t.regs.sp() && d.leadBack(at, v):
@@ -511,12 +511,9 @@ func (im *image) returns(v uint64) bool {
 // interrupted tells whether the word at an address is not a return address but the program counter of a thread that a
 // signal handler has interrupted, in the kernel's frame.
 func interrupted(mem *Process, at uint64) bool {
-	const (
-		pc     = 8 + 40 + 16*8 // of struct rt_sigframe: pretcode, uc up to its registers, and 16 of these
-		length = 9
-	)
+	const length = 9
 	frame := make([]byte, 8)
-	if mem.ReadAt(frame, at-pc) != nil {
+	if mem.ReadAt(frame, at-framePC) != nil {
 		return false
 	}
 	code := make([]byte, length)
@@ -524,6 +521,13 @@ func interrupted(mem *Process, at uint64) bool {
 	return mem.ReadAt(code, le.Uint64(frame)) == nil &&
 		bytes.Equal(code, []byte{0x48, 0xc7, 0xc0, unix.SYS_RT_SIGRETURN, 0, 0, 0, 0x0f, 0x05})
 }
+
+// framePC and frameStack are where struct rt_sigframe has the program counter and the stack of signal handlers: behind
+// pretcode, behind uc up to its registers and 16 of these, and in uc.
+const (
+	framePC    = 8 + 40 + 16*8
+	frameStack = 8 + 16
+)
 
 // quit has the runtime unmap what it has mapped. It returns false if it must stay. All threads are stopped.
 func (a *Attachment) quit(r *remote, stack remoteStack) (bool, error) {

@@ -254,7 +254,7 @@ func (r *Runtime) occupies(t *thread, ms []mapping) (found bool, err error) {
 	if r.inside(t.regs.pc()) {
 		return true, nil
 	}
-	err = t.liveStack(ms, func(at, v uint64) { found = found || at >= t.regs.sp() && r.inside(v) && interrupted(&t.Process, at) })
+	err = t.liveStack(ms, mostStack, func(at, v uint64) { found = found || at >= t.regs.sp() && r.inside(v) && interrupted(&t.Process, at) })
 	return found, err
 }
 

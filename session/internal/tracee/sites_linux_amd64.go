@@ -385,7 +385,11 @@ func (a *Attachment) busy(ts *threads, edits []arch.Edit) (map[int]bool, error) 
 		} else {
 			look(t.regs.pc())
 		}
-		if err := t.liveStack(ms, func(_, v uint64) { look(v) }); err != nil {
+		if err := t.liveStack(ms, a.mostStack(t), func(at, v uint64) {
+			if !a.goes() || window(v) >= 0 && a.goesBack(t, at) {
+				look(v)
+			}
+		}); err != nil {
 			return nil, err
 		}
 	}
@@ -424,7 +428,7 @@ func Injected(pid int, plans ...Plan) (*Attachment, error) {
 	for i := range plans {
 		p := &plans[i]
 		im, err := p.image(ms, r.aux)
-		if err != nil || im.bias%PageSize != 0 || !slices.ContainsFunc(r.Images, func(o RuntimeImage) bool { return o.thunks == im.bias+p.RXAddr }) {
+		if err != nil || im.bias%PageSize != 0 || !slices.ContainsFunc(r.Images, im.is) {
 			continue
 		}
 		one, sites := &Attachment{images: []*image{im}}, make(map[uint64]bool)
@@ -450,6 +454,9 @@ func Injected(pid int, plans ...Plan) (*Attachment, error) {
 	}
 	return a, nil
 }
+
+// is reports whether it is an image of the runtime's.
+func (im *image) is(r RuntimeImage) bool { return r.switches == im.bias+im.m.Switches }
 
 // Settle has the sites of a process be what its functions' switches say: jumps of those that are on, and what they were of
 // those that are off. Sites in the middle of which a thread is are tried so often.
@@ -503,8 +510,34 @@ func (a *Attachment) Settle(pid, tries int) (s Settled, err error) {
 			}
 		}
 	}
-	s.Off, s.All = len(nops), len(isOn)
+	s.Off, s.All = a.functions(nops, isOn)
 	return s, err
+}
+
+// functions counts those of which there are edits, and all that have sites. A function can have several, in a row.
+func (a *Attachment) functions(edits []arch.Edit, sites map[uint64]bool) (n, all int) {
+	are := make(map[uint64]bool, len(edits))
+	for i := range edits {
+		are[edits[i].Addr] = true
+	}
+	for _, im := range a.images {
+		ids, at := im.m.Sites()
+		for i := 0; i < len(ids); {
+			any, has := false, false
+			for id := ids[i]; i < len(ids) && ids[i] == id; i++ {
+				site := im.bias + at[i]
+				_, is := sites[site]
+				any, has = any || is, has || are[site]
+			}
+			if any {
+				all++
+			}
+			if has {
+				n++
+			}
+		}
+	}
+	return n, all
 }
 
 // here are those of edits that are in images which are loaded, and have been changed since.
@@ -571,7 +604,7 @@ func (a *Attachment) switches(r *Runtime) (map[uint64]bool, error) {
 	for _, im := range a.images {
 		ids, at := im.m.Sites()
 		for i := range r.Images {
-			if r.Images[i].thunks != im.bias+im.m.RXAddr {
+			if !im.is(r.Images[i]) {
 				continue
 			}
 			b := bytes[i]

@@ -1,0 +1,146 @@
+package patch
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/arch/amd64"
+	"github.com/fentry-dev/fentry/record/golang"
+)
+
+// Go's functions that are the original's again.
+//
+// Jumps to events that are switched off cost a server a third of its time, so functions that are off for long get back what
+// was rewritten, and their jumps when they are on again (session/internal/tracee, sites_linux_amd64.go). All threads are
+// stopped then, but goroutines that do not run are in no list that can be found in every program. What is true of them:
+//
+//   - Calls have not moved, so no call returns to the middle of what is rewritten.
+//   - A goroutine that was stopped by a signal goes on where runtime.asyncPreempt returns to, and that never is in the middle
+//     of what is rewritten, but in the copy (arch/amd64, gopreempted.go).
+//   - An address at which there was a fault is looked up, and nothing is executed there.
+//
+// Each window of a function is changed by itself, page by page if the recorder is killed meanwhile. So functions stay as they
+// are of which one window leads to another: by a short jump, or as a branch goes to the middle of it.
+
+// asyncPreempt is what goroutines execute that are stopped by a signal.
+const asyncPreempt = "runtime.asyncPreempt"
+
+// A goReverter is a machine with functions that can be the original's again.
+type goReverter interface {
+	// goReturns returns the instructions in the middle of what is rewritten of a function, and where they are now; false: it
+	// has to stay as it is.
+	goReturns(c *goCode, code []byte) ([]amd64.GoReturn, bool)
+}
+
+func (m amd64Machine) goReturns(c *goCode, code []byte) (all []amd64.GoReturn, ok bool) {
+	if len(c.moves.Branches) > 0 {
+		return nil, false
+	}
+	inside, targets := map[uint64]bool{}, []uint64(nil)
+	for i := range c.moves.Runs {
+		r := &c.moves.Runs[i]
+		src := code[r.Addr-c.f.Entry:][:r.Len]
+		if r.Via != 0 || r.Room < amd64.JumpLen || m.calls(src) {
+			return nil, false
+		}
+		for o := 0; o < r.Len; {
+			in, err := amd64.Decode(src[o:])
+			if err != nil {
+				return nil, false
+			}
+			pc := r.Addr + uint64(o)
+			if in.PCRel == amd64.PCRelBranch {
+				targets = append(targets, in.Target(pc))
+			}
+			if o > 0 {
+				inside[pc] = true
+				all = append(all, amd64.GoReturn{From: pc, To: c.at + uint64(c.copies[pc])})
+			}
+			o += in.Len
+		}
+	}
+	return all, !slices.ContainsFunc(targets, func(to uint64) bool { return inside[to] })
+}
+
+// placePreempted adds the routine that goroutines come to which were stopped by a signal, and notes the functions that can
+// be the original's again.
+func (l *layout) placePreempted(im *golang.Image) error {
+	m, ok := l.p.m.(goReverter)
+	if !ok || l.p.Options.Target != Process {
+		return nil
+	}
+	preempt := preempted(im)
+	if preempt == nil {
+		return nil
+	}
+	head := amd64.GoPreemptHead
+	if code, err := im.Code(preempt); err != nil || !bytes.HasPrefix(code, head[:]) {
+		return err
+	}
+	l.goBack = make(map[int]bool, len(l.goCodes))
+	for _, c := range l.goCodes {
+		code, err := im.Code(c.f)
+		if err != nil {
+			return err
+		}
+		if returns, ok := m.goReturns(c, code); ok {
+			l.goBack[c.fn], l.goReturns = true, append(l.goReturns, returns...)
+		}
+	}
+	slices.SortFunc(l.goReturns, func(a, b amd64.GoReturn) int { return cmp.Compare(a.From, b.From) })
+	at := l.add(piece{
+		name: ".fentry.preempted", code: true, size: uint64(amd64.GoPreemptedLen(len(l.goReturns))), align: 8, owner: nobody,
+		write: func(dst []byte) ([]byte, error) {
+			return amd64.AppendGoPreempted(dst, l.goPreempted, preempt.Entry, l.goReturns)
+		},
+	})
+	l.goPreempted, l.goPreempt = at, preempt.Entry
+	jump, err := amd64.AppendJump(nil, preempt.Entry, at)
+	if err != nil {
+		return err
+	}
+	l.tables = append(l.tables, arch.Edit{
+		Addr: preempt.Entry, Old: head[:], New: jump, Func: asyncPreempt, Reason: "preempted",
+	})
+	return nil
+}
+
+func (l *layout) preempts(addr uint64) bool {
+	return l.goPreempted != 0 && (addr == l.goPreempt || addr-l.goPreempted < uint64(amd64.GoPreemptedLen(0)))
+}
+
+// preempted is the function that goroutines execute which are stopped by a signal; nil: there is none, or more than one.
+func preempted(im *golang.Image) (found *golang.Func) {
+	for i := range im.Funcs {
+		if f := &im.Funcs[i]; f.Name == asyncPreempt && f.Assembly() {
+			if found != nil {
+				return nil
+			}
+			found = f
+		}
+	}
+	return found
+}
+
+// goSites are the windows of functions that can be the original's again.
+func (l *layout) goSites() (ids []uint32, at []uint64) {
+	for i := range l.p.Functions {
+		if fn := &l.p.Functions[i]; fn.ID != 0 && l.goBack[i] {
+			for _, w := range l.goWindows[i] {
+				ids, at = append(ids, fn.ID), append(at, w.addr)
+			}
+		}
+	}
+	return ids, at
+}
+
+// goCopy returns the copy of an instruction in the middle of what is rewritten of a function that can be the original's again.
+func (l *layout) goCopy(addr uint64) (uint64, bool) {
+	i, ok := slices.BinarySearchFunc(l.goReturns, addr, func(r amd64.GoReturn, addr uint64) int { return cmp.Compare(r.From, addr) })
+	if !ok {
+		return 0, false
+	}
+	return l.goReturns[i].To, true
+}
