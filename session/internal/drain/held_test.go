@@ -134,3 +134,43 @@ func TestHeldLimits(t *testing.T) {
 	h.d.Last(true)
 	h.round(8 * (perChunk - 1))
 }
+
+// A task that goes on to its next chunk while the last ones are drained has recorded all of what comes first: that which it had
+// before is there in full, or was copied after the one behind it.
+func TestLastSteps(t *testing.T) {
+	const some = 3
+	begun := func(h *heldPool, i, n int) {
+		h.full(i, unix.Gettid())
+		for k := n; k < perChunk; k++ {
+			h.slot(i, k, 0)
+		}
+		h.d.p.State(i).Store(format.StateOwned)
+	}
+	for name, test := range map[string]struct {
+		before, meanwhile func(h *heldPool)
+		events            int
+	}{
+		"it stays":            {func(h *heldPool) { begun(h, 0, some) }, func(*heldPool) {}, some},
+		"the step was before": {func(h *heldPool) { h.full(0, unix.Gettid()); begun(h, 1, some) }, func(*heldPool) {}, perChunk + some},
+		"it comes meanwhile": {func(h *heldPool) { begun(h, 0, some) }, func(h *heldPool) {
+			for k := some; k < perChunk; k++ {
+				h.slot(0, k, 7<<32|1)
+			}
+			h.d.p.State(0).Store(format.StateFull)
+			begun(h, 1, some)
+		}, perChunk},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHeldPool(t)
+			h.d.End()
+			test.before(h)
+			copies := h.d.copyOwned()
+			test.meanwhile(h)
+			h.d.round(true)
+			h.d.keepCopies(copies)
+			if h.d.stats.Events != uint64(test.events) {
+				t.Errorf("%d events written, want %d", h.d.stats.Events, test.events)
+			}
+		})
+	}
+}

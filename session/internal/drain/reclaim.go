@@ -210,26 +210,56 @@ func (d *Drainer) Last(all bool) {
 	if all {
 		return
 	}
-	// Tasks that live on are told to stop, but may be in the middle of an event:
-	// their chunks are copied and left to them.
-	var copies []claim
-	var copied []stored
+	// Tasks that live on are told to stop, but may be in the middle of an event, and of the step from one chunk to the next:
+	// what they own is copied and left to them, and what has become full meanwhile is drained.
+	copies := d.copyOwned()
+	d.round(true)
+	d.keepCopies(copies)
+}
+
+// ownedCopy is the copy of a chunk that a task was writing to.
+type ownedCopy struct {
+	claim
+	copied stored
+}
+
+// copyOwned copies what tasks have written to chunks that they own: of each task the newest one first, so that a copy has all
+// that was recorded before what is in the copy of a later one.
+func (d *Drainer) copyOwned() (copies []ownedCopy) {
+	type owned struct {
+		chunk  int
+		number uint32
+	}
+	var all []owned
 	for i := range d.chunks() {
-		if d.p.State(i).Load() != format.StateOwned || pool.AtomicMagic(d.p.Chunk(i)) != format.ChunkMagic {
-			continue
-		}
-		b := pool.Written(d.p.Chunk(i))
-		if used := pool.Seal(b); used > format.ChunkHeader && le.Uint16(b[format.CKind:]) == uint16(trace.ChunkEvents) {
-			c := claim{chunk: len(copied), head: pool.HeaderOf(b, used), used: used}
-			d.saw(&c.head)
-			c.events, _ = pool.CountEvents(b[format.ChunkHeader:used])
-			copies = append(copies, c)
-			copied = append(copied, stored{b[:format.ChunkHeader], b[format.ChunkHeader:used]})
+		if d.p.State(i).Load() == format.StateOwned && pool.AtomicMagic(d.p.Chunk(i)) == format.ChunkMagic {
+			all = append(all, owned{i, le.Uint32(d.p.Chunk(i)[format.CNumber:])})
 		}
 	}
-	slices.SortFunc(copies, func(a, b claim) int { return cmp.Compare(a.head.Counter(), b.head.Counter()) })
-	for _, c := range copies {
-		kept, _ := d.w.append(copied[c.chunk : c.chunk+1])
-		d.count(c, kept == 1)
+	slices.SortFunc(all, func(a, b owned) int { return cmp.Compare(b.number, a.number) })
+	for _, o := range all {
+		b := pool.Written(d.p.Chunk(o.chunk))
+		used := pool.Seal(b)
+		if used <= format.ChunkHeader || le.Uint16(b[format.CKind:]) != uint16(trace.ChunkEvents) || le.Uint32(b[format.CNumber:]) != o.number {
+			continue
+		}
+		c := claim{chunk: o.chunk, head: pool.HeaderOf(b, used), used: used}
+		c.events, _ = pool.CountEvents(b[format.ChunkHeader:used])
+		copies = append(copies, ownedCopy{c, stored{b[:format.ChunkHeader], b[format.ChunkHeader:used]}})
+	}
+	return copies
+}
+
+// keepCopies writes copies of chunks that have not been drained since.
+func (d *Drainer) keepCopies(copies []ownedCopy) {
+	slices.SortFunc(copies, func(a, b ownedCopy) int { return cmp.Compare(a.head.Counter(), b.head.Counter()) })
+	for i := range copies {
+		c := &copies[i]
+		if newest, ok := d.newest[c.head.Task()]; ok && le.Uint32(c.head[format.CNumber:]) <= newest {
+			continue
+		}
+		d.saw(&c.head)
+		kept, _ := d.w.append([]stored{c.copied})
+		d.count(c.claim, kept == 1)
 	}
 }
