@@ -156,11 +156,11 @@ func FromNamed(f *elfio.File, im Image, tab *symbol.Table) (*Table, error) {
 	for i := range t.Funcs {
 		r := rows.At(i)
 		t.Funcs[i] = Func{ID: uint32(i + 1), Addr: r.Func, Site: r.Site, Kind: "patched"}
-		if fn, ok := tab.Lookup(r.Func); ok && fn.Addr == r.Func && goNames == nil {
+		if fn := goNames.Func(r.Func); fn != nil {
+			t.goName(&t.Funcs[i], fn)
+		} else if fn, ok := tab.Lookup(r.Func); ok && fn.Addr == r.Func {
 			t.Funcs[i].Name, t.Funcs[i].Size = strings.Clone(fn.Name), fn.Size
 			t.aliases(tab, &fn)
-		} else if fn := goNames.Func(r.Func); fn != nil {
-			t.goName(&t.Funcs[i], fn)
 		} else if k, ok := slices.BinarySearchFunc(imports, r.Func, symbol.Import.Compare); ok {
 			t.Funcs[i].Name = imports[k].CallName()
 		}

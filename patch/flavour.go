@@ -14,8 +14,9 @@ type flavour interface {
 	check(f *elfio.File) error
 	// refuses says why a site that record has found cannot be traced: its own reason, or one more; "": it can.
 	refuses(s *record.Site) record.Reason
-	// hasThunks reports whether sites lead to thunks; else thunk and routines are not asked.
-	hasThunks() bool
+	// hasThunk reports whether a site leads to a thunk; else thunk and routines are not asked. Functions that have one are
+	// those of the first ids.
+	hasThunk(s *record.Site) bool
 	// place adds what sites lead to, see machine.
 	place(l *layout) error
 	// thunk is the kind of thunk that serves a site.
@@ -124,7 +125,7 @@ func (c cCode) routines(k arch.ThunkKind, r role) (enter, exit string) {
 	return enter, exit
 }
 
-func (cCode) hasThunks() bool { return true }
+func (cCode) hasThunk(*record.Site) bool { return true }
 
 func (cCode) place(l *layout) error { return l.p.m.place(l) }
 

@@ -24,7 +24,8 @@ import (
 // of its own. It is all code of one more module of the program's runtime (gomodule.go).
 
 // goFlavour is the flavour of code that Go's toolchain has made: stacks move, so return addresses stay what they are, and
-// the program's runtime knows all of its code.
+// the program's runtime knows all of its code. C functions of the same image, which Go's call on other stacks, have theirs:
+// no Go function has one of these for its caller.
 type goFlavour struct {
 	cCode
 	im *golang.Image
@@ -99,12 +100,26 @@ func (p *Plan) goNotes() map[uint32]string {
 	return notes
 }
 
-func (goFlavour) refuses(s *record.Site) record.Reason { return s.Reason }
-func (goFlavour) hasThunks() bool                      { return false }
-func (goFlavour) hides() bool                          { return false }
+func (g goFlavour) refuses(s *record.Site) record.Reason {
+	if isGo(s) {
+		return s.Reason
+	}
+	return g.cCode.refuses(s)
+}
 
-// place puts the copies of system calls in front of the functions' code, because all is one module.
+func (goFlavour) hasThunk(s *record.Site) bool { return !isGo(s) }
+
+// isGo reports whether a site is that of a function of Go's.
+func isGo(s *record.Site) bool { return s.Kind == record.KindGo }
+
+// place puts what C's functions have first, and then the copies of system calls in front of the code of Go's, because these
+// are one module.
 func (g goFlavour) place(l *layout) error {
+	if l.thunks > 0 {
+		if err := l.p.m.place(l); err != nil {
+			return err
+		}
+	}
 	if err := l.addSyscalls(); err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (p *Plan) injection(id []byte) (inject.Injection, error) {
 		Layout: l.seg, RX: l.rx, RWSize: l.rwSize, Entry: p.Entry, EhFrameHdr: l.ehFrameHdr,
 		Sections: l.sections, Symbols: l.symbols(), Moved: l.moved, Edits: l.fileEdits(),
 	}
-	if p.flavour().hasThunks() {
+	if p.golang == nil || l.thunks > 0 {
 		in.SymbolRuns = []inject.SymbolRun{p.thunkSymbols()}
 	}
 	if err := p.unchanged(); err != nil {

@@ -49,6 +49,7 @@ type layout struct {
 	stages bool // the image tells the home when it is initialised and finalised
 
 	traced    int // how many functions are traced
+	thunks    int // how many of them have thunks: those of the first ids
 	edited    int // how many functions have windows
 	nameBytes int // of the names of all thunks, at most
 
@@ -262,19 +263,30 @@ func (l *layout) rest(rt *elfio.File) error {
 	return nil
 }
 
-// number gives the traced functions their ids.
+// number gives the traced functions their ids: first those that have thunks.
 func (l *layout) number() {
-	l.traced, l.edited, l.nameBytes = 0, 0, 0
+	l.traced, l.thunks, l.edited, l.nameBytes = 0, 0, 0, 0
+	fl := l.p.flavour()
 	for i := range l.p.Functions {
 		fn := &l.p.Functions[i]
 		fn.ID = 0
-		if fn.Action == Trace {
-			l.traced++
-			fn.ID = uint32(l.traced)
+		if fn.Action == Trace && fl.hasThunk(fn.Site) {
+			l.thunks++
+			fn.ID = uint32(l.thunks)
 			l.nameBytes += len(thunkPrefix) + len(fn.Display()) + 1
 		}
 		if fn.Action != Leave {
 			l.edited++
+		}
+	}
+	l.traced = l.thunks
+	if l.p.golang == nil {
+		return
+	}
+	for i := range l.p.Functions {
+		if fn := &l.p.Functions[i]; fn.Action == Trace && fn.ID == 0 {
+			l.traced++
+			fn.ID = uint32(l.traced)
 		}
 	}
 }
@@ -396,7 +408,7 @@ func (l *layout) room(n uint64) []byte {
 func (l *layout) sizeThunks() {
 	fl := l.p.flavour()
 	for i := range l.p.Functions {
-		if fn := &l.p.Functions[i]; fn.ID != 0 && fl.hasThunks() {
+		if fn := &l.p.Functions[i]; fn.ID != 0 && fl.hasThunk(fn.Site) {
 			l.thunkSize = max(l.thunkSize, l.p.m.thunkSize(fl.thunk(fn.Site)))
 		}
 	}
@@ -409,8 +421,8 @@ func (l *layout) sizeThunks() {
 // addresses, and stand in the order of their ids, so that it finds all of them from one.
 func (l *layout) addThunks() {
 	l.add(piece{
-		name: ".fentry.thunks", code: true, size: uint64(l.traced) * uint64(l.thunkSize), align: arch.ThunkSize, owner: nobody,
-		part: l.writeThunk,
+		name: ".fentry.thunks", code: true, size: uint64(l.thunks) * uint64(l.thunkSize), align: arch.ThunkSize, owner: nobody,
+		part: l.writeThunk, parts: l.thunks,
 	})
 }
 
@@ -436,7 +448,7 @@ func (l *layout) callees() (err error) {
 			h.Write(sites[:])
 			n = 0
 		}
-		if !fl.hasThunks() {
+		if !fl.hasThunk(fn.Site) {
 			continue
 		}
 		k := fl.thunk(fn.Site)
@@ -501,7 +513,7 @@ func (l *layout) siteTable() {
 		},
 	})
 	l.add(piece{
-		name: sitetable.SitesSection, size: sitetable.RowSize * uint64(l.traced), align: 8, owner: nobody,
+		name: sitetable.SitesSection, size: sitetable.RowSize * uint64(l.traced), align: 8, owner: nobody, parts: l.traced,
 		part: func(fn *Func, _ route, dst []byte) (int, error) {
 			row := sitetable.Row{Func: fn.Func, Site: fn.Addr}
 			if isLibCall(fn) {

@@ -40,8 +40,9 @@ type piece struct {
 
 	// write appends the whole of it.
 	write func(dst []byte) ([]byte, error)
-	// part fills one of its equal parts, which it has for each traced function in the order of ids.
-	part func(fn *Func, r route, dst []byte) (int, error)
+	// part fills one of its equal parts, which it has for the traced functions of the first ids, as many as parts says.
+	part  func(fn *Func, r route, dst []byte) (int, error)
+	parts int
 	// ready has been made already, elsewhere.
 	ready []byte
 

@@ -34,7 +34,7 @@ func (a Action) String() string {
 // Func is one function of the image and what the plan does with it.
 type Func struct {
 	*record.Site
-	ID     uint32 // 1-based index among the traced functions by address; 0 if not traced
+	ID     uint32 // 1-based index among the traced functions by address, C's first in Go programs; 0 if not traced
 	Action Action
 
 	off   bool // it begins switched off
@@ -95,9 +95,10 @@ func (p *Plan) AddedEnd() uint64 { return p.l.end() }
 // executes alone ([Options.Bare]).
 func (p *Plan) Changes() bool { return p.Traced() > 0 || p.recordsSyscalls() }
 
-// Thunk returns the address of a function's thunk, or 0 if the function is not traced, as of the last [Plan.Build].
+// Thunk returns the address of a function's thunk, or 0 if the function is not traced, or is Go's and has none, as of the last
+// [Plan.Build].
 func (p *Plan) Thunk(fn *Func) uint64 {
-	if fn.ID == 0 {
+	if fn.ID == 0 || int(fn.ID) > p.l.thunks {
 		return 0
 	}
 	return p.l.thunk(fn.ID)

@@ -182,14 +182,17 @@ func (l *layout) config() (config, image []byte, err error) {
 	}
 	m := stub.Image{
 		ID: p.ImageID, Sites: uint32(l.traced), Address: r.image, BuildID: p.BuildID, Path: o.Path,
-		Thunks: int64(l.base - r.image), ThunkSize: uint32(l.thunkSize), Switches: int64(l.switches - r.image),
+		Thunks: int64(l.base - r.image), ThunkSize: uint32(l.thunkSize), Thunked: uint32(l.thunks), Switches: int64(l.switches - r.image),
 		Mode: uint32(o.Tracer), Options: o.selective(), NoClock: o.NoClock, Flat: o.Flat,
 		Before: uint32(r.image - r.at), Runtime: uint32(r.size), Stages: l.stages,
 		Plain: p.plain(), Library: l.library() || o.Running && o.Copy, Copy: o.Copy,
 	}
-	if !p.flavour().hasThunks() {
+	if p.golang != nil {
+		if l.thunks == 0 {
+			m.Thunks = 0
+		}
 		v := &p.golang.Version
-		m.Thunks, m.GoID, m.Park, m.Created, m.Parent = 0, v.GoID, p.goID(golang.Park), p.goID(golang.Created), v.Parent
+		m.GoID, m.Park, m.Created, m.Parent = v.GoID, p.goID(golang.Park), p.goID(golang.Created), v.Parent
 		m.Ready, m.Ended, m.CurG, m.Deep = p.goID(golang.Ready), p.goID(golang.Ended), v.CurG, arch.GoDeep
 		m.Thread = p.golang.ThreadWord()
 	}
@@ -272,11 +275,11 @@ const thunkPrefix = "fentry:"
 func (p *Plan) thunkSymbols() inject.SymbolRun {
 	return inject.SymbolRun{
 		Section: ".fentry.thunks", Size: uint64(p.l.thunkSize), Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC), Prefix: thunkPrefix,
-		N: p.l.traced, NameBytes: p.l.nameBytes,
+		N: p.l.thunks, NameBytes: p.l.nameBytes,
 		All: func(yield func(string, uint64) bool) {
 			for i := range p.Functions {
 				f := &p.Functions[i]
-				if f.ID == 0 {
+				if p.Thunk(f) == 0 {
 					continue
 				}
 				if !yield(f.Display(), p.l.thunk(f.ID)) {

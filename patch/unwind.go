@@ -27,8 +27,8 @@ const thunkFrames = ".fentry.thunk_frames"
 // unwind lays out the unwind information.
 func (l *layout) unwind() error {
 	p := l.p
-	if !p.flavour().hasThunks() {
-		return nil // nobody unwinds by these tables, and return addresses are what they were
+	if p.golang != nil && (l.thunks == 0 || p.untabled()) {
+		return nil // nobody unwinds by these tables: return addresses are what they were, or there are none (Go's own linker)
 	}
 	if p.Options.Target == File && !l.seg.EhFrame {
 		if p.unwinds() {
@@ -93,6 +93,12 @@ func (l *layout) unwind() error {
 	return nil
 }
 
+// untabled reports whether an image has no unwind information.
+func (p *Plan) untabled() bool {
+	t, err := ehframe.Read(p.file)
+	return err == nil && t.Len() == 0
+}
+
 // unlisted are the entries of an image that has no search table, if the runtime is to walk stacks by one.
 func (p *Plan) unlisted() []ehframe.Entry {
 	if !p.Options.walks() || p.file.ProgIndex(elf.PT_GNU_EH_FRAME) >= 0 {
@@ -130,7 +136,7 @@ func (l *layout) addRows(to *arch.Frames) {
 // unwinds tells whether code that unwinds the stack may be in a static image. A
 // stripped one is believed to have it.
 func (p *Plan) unwinds() bool {
-	if t, err := ehframe.Read(p.file); err == nil && t.Len() == 0 {
+	if p.untabled() {
 		return false
 	}
 	syms, err := p.file.Symbols()

@@ -5,7 +5,7 @@ import (
 )
 
 // The writer fills the rooms that the layout has reserved. What has a part for every function is written function by
-// function, on all processors: thunks, rows of the table of sites, and the new bytes of sites.
+// function, or for those of the first ids, on all processors: thunks, rows of the table of sites, and the new bytes of sites.
 
 // write fills all pieces and windows.
 func (l *layout) write() error {
@@ -61,7 +61,7 @@ func (l *layout) writeFunctions(parts []*piece) error {
 	rooms := make([][]byte, len(parts))
 	each := make([]int, len(parts))
 	for k, pc := range parts {
-		rooms[k], each[k] = l.in(pc), int(pc.size)/max(l.traced, 1)
+		rooms[k], each[k] = l.in(pc), int(pc.size)/max(pc.parts, 1)
 	}
 	tasks := (len(p.Functions) + perTask - 1) / perTask
 	used := make([]uint64, tasks*len(parts))
@@ -83,6 +83,9 @@ func (l *layout) writeFunctions(parts []*piece) error {
 				continue
 			}
 			for k, pc := range parts {
+				if int(fn.ID) > pc.parts {
+					continue
+				}
 				at := int(fn.ID-1) * each[k]
 				n, err := pc.part(fn, r, rooms[k][at:at+each[k]])
 				if err != nil {

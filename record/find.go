@@ -11,6 +11,7 @@ import (
 	"github.com/fentry-dev/fentry/internal/bigslice"
 	"github.com/fentry-dev/fentry/internal/parallel"
 	"github.com/fentry-dev/fentry/record/code"
+	"github.com/fentry-dev/fentry/record/golang"
 	"github.com/fentry-dev/fentry/record/plain"
 	"github.com/fentry-dev/fentry/symbol"
 )
@@ -58,13 +59,29 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 		}
 	}
 	fd := &finder{im: im, m: im.m, o: o, prof: findProfiling(im, names), gaps: gaps{im: im}}
-	if done, err := fd.goSites(); done || err != nil {
-		return fd.sites, err
+	switch g, err := fd.goImage(); {
+	case err != nil:
+		return nil, err
+	case g != nil:
+		return fd.goSites(g)
 	}
+	if err := fd.ordinary(); err != nil {
+		return nil, fmt.Errorf("finding sites: %w", err)
+	}
+	if err := fd.libraryCalls(); err != nil {
+		return nil, fmt.Errorf("finding sites: %w", err)
+	}
+	fd.refuseGo()
+	return fd.sites, nil
+}
+
+// ordinary finds the sites of functions that are not Go's.
+func (fd *finder) ordinary() error {
+	im := fd.im
 	fd.walk = im.m.prologues(im.code)
 	fd.sites = bigslice.Make[Site](0, len(im.funcs.list)+16)
 	if err := fd.tables(); err != nil {
-		return nil, fmt.Errorf("finding sites: %w", err)
+		return err
 	}
 	fd.calls()
 	fd.unlisted()
@@ -80,14 +97,8 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 	fd.functionsWithout()
 	sortSites(fd.sites)
 	fd.bolt()
-	if err := fd.plain(); err != nil {
-		return nil, fmt.Errorf("finding sites: %w", err)
-	}
-	if err := fd.libraryCalls(); err != nil {
-		return nil, fmt.Errorf("finding sites: %w", err)
-	}
-	fd.refuseGo()
-	return fd.sites, nil
+	fd.sites = slices.DeleteFunc(fd.sites, func(s Site) bool { return fd.golang.HasGo(s.Func) || isGoMark(&s) })
+	return fd.plain()
 }
 
 func compareSites(a, b Site) int {
@@ -140,6 +151,7 @@ type finder struct {
 	gaps   gaps
 	walk   prologues
 	swept  *plain.Finder // nil until it is needed
+	golang *golang.Image // whose functions are left out, and C's found; nil: the image is none
 }
 
 // piece is how many sites a goroutine is given at once.

@@ -3,6 +3,7 @@ package record
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/parallel"
@@ -73,29 +74,55 @@ func (g *GoCode) Line(addr uint64) (l symbol.Line, ok bool) {
 	return symbol.Line(at), ok
 }
 
-// goSites finds the sites of a program that Go has linked, whose own tables say more of its code than any others, so they
-// take the place of all that has been found. It reports whether they do: not if the program is one that is not traced,
-// or if only what compilers have prepared is asked for.
-func (fd *finder) goSites() (bool, error) {
+// goImage reads the tables of a program that Go has linked, whose own tables say more of its code than any others; nil: it is
+// none, or one that is not traced, or only what compilers have prepared is asked for.
+func (fd *finder) goImage() (*golang.Image, error) {
 	if fd.o.Plain == PlainNone || !golang.Is(fd.im.f) {
-		return false, nil
+		return nil, nil
 	}
 	im, err := golang.Read(fd.im.f)
 	var refused *golang.Refusal
 	switch {
 	case errors.As(err, &refused):
-		return false, nil
+		return nil, nil
 	case err != nil:
-		return false, fmt.Errorf("finding sites: %w", err)
+		return nil, fmt.Errorf("finding sites: %w", err)
 	}
-	fd.sites = make([]Site, len(im.Funcs))
+	return im, nil
+}
+
+// goSites finds the sites of a program that Go has linked: those of Go's functions, and of the C functions that are linked with
+// them, which are like those of any other image.
+func (fd *finder) goSites(im *golang.Image) ([]Site, error) {
+	sites := make([]Site, len(im.Funcs))
 	parallel.Ranges(len(im.Funcs), piece, func(from, to int) {
 		for i := from; i < to; i++ {
-			fd.sites[i] = goSite(im, &im.Funcs[i], golang.Options{Runtime: fd.o.GoRuntime})
+			sites[i] = goSite(im, &im.Funcs[i], golang.Options{Runtime: fd.o.GoRuntime})
 		}
 	})
-	return true, nil
+	if !im.HasC() {
+		return sites, nil
+	}
+	fd.golang = im
+	fd.im.funcs = functions{list: goFuncs(fd.im.funcs.list, im)}
+	if err := fd.ordinary(); err != nil {
+		return nil, fmt.Errorf("finding sites of C functions: %w", err)
+	}
+	if !im.TracesC() {
+		for i := range fd.sites {
+			if s := &fd.sites[i]; s.Traceable() {
+				s.Reason = ReasonGoC
+			}
+		}
+	}
+	sites = slices.DeleteFunc(sites, func(s Site) bool { return !im.HasGo(s.Func) })
+	sites = append(sites, fd.sites...)
+	sortSites(sites)
+	return sites, nil
 }
+
+// isGoMark tells the symbol that Go's linker has behind all of its code.
+func isGoMark(s *Site) bool { return s.Name == "runtime.etext" && len(s.Aliases) == 0 }
 
 // refuseGo leaves Go's functions alone in a program that is refused: what looks like a site there was no compiler's that
 // meant it. Where its table cannot be read, all are.

@@ -91,6 +91,9 @@ func (fd *finder) unlistedFunctions(f *plain.Finder) bool {
 	list := slices.Clone(fd.im.funcs.list)
 	add := func(addrs []uint64, source string, r Reason) {
 		for _, addr := range addrs {
+			if fd.golang.HasGo(addr) {
+				continue
+			}
 			list = append(list, symbol.Func{Addr: addr, Source: source})
 			s := Site{Func: addr, Addr: addr, Source: source, Reason: r}
 			if addr == fd.im.f.Header.Entry {
@@ -134,7 +137,11 @@ func (fd *finder) detours(f *plain.Finder, brief map[int]plain.Entry) {
 // sweep is what is known of all code, which is decoded the first time that it is asked for.
 func (fd *finder) sweep() (f *plain.Finder, err error) {
 	if fd.swept == nil {
-		if fd.swept, err = plain.New(fd.im.f, fd.im.code, fd.im.funcs.list, fd.im.addresses()); err != nil {
+		read := plain.New
+		if fd.golang != nil {
+			read = plain.NewC
+		}
+		if fd.swept, err = read(fd.im.f, fd.im.code, fd.im.funcs.list, fd.im.addresses()); err != nil {
 			return nil, fmt.Errorf("functions without sites: %w", err)
 		}
 	}

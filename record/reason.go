@@ -64,6 +64,8 @@ const (
 	ReasonGoScratch  = Reason(golang.ScratchExit)
 	ReasonGoSwitches = Reason(golang.Switches)
 	ReasonGoHandler  = Reason(golang.Handler)
+
+	ReasonGoC Reason = "go-c-code"
 )
 
 // ReasonText is a reason code with its explanation.
@@ -174,7 +176,9 @@ func Reasons() []ReasonText {
 		{ReasonGoAssembly, "A Go program's function in assembly, which may use registers as it likes."},
 		{ReasonGoRuntime,
 			"The function is of Go's runtime, or the linker has made it (--runtime; not in programs with C code)."},
-		{ReasonGoExternal, "A function that Go's compiler has not made: C's, or a mark between sections of code."},
+		{ReasonGoExternal, "No function: a mark of Go's linker between sections of code."},
+		{ReasonGoC,
+			"A C function of a Go program for arm64, or of one that was built with -race, -msan or -asan."},
 		{ReasonGoWrapper,
 			"Go's linker has put this function between assembly and a function of the same name, which is traced."},
 		{ReasonGoMeasured, "The program computes a checksum of this code (crypto/internal/fips140)."},

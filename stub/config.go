@@ -1,6 +1,7 @@
 package stub
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -62,6 +63,7 @@ type Image struct {
 	Address   uint64 // of fentry_image as linked
 	Thunks    int64  // distance to the thunk of id 1
 	ThunkSize uint32 // bytes of a thunk, a power of 2
+	Thunked   uint32 // ids from 1 to this have thunks; 0: all, if Thunks is not 0
 	Switches  int64  // distance to the byte tested by the thunk of id 1, a multiple of 8; see [SwitchesSize]
 	Library   bool   // the image is loaded into programs, from a file of its own
 	Stages    bool   // with Library: it tells when it is initialised and finalised
@@ -153,6 +155,9 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	le.PutUint64(b[format.ImageOAddress:], m.Address)
 	le.PutUint64(b[format.ImageOThunks:], uint64(m.Thunks))
 	le.PutUint32(b[format.ImageOThunkSize:], m.ThunkSize)
+	if m.Thunks != 0 {
+		le.PutUint32(b[format.ImageOThunksCount:], cmp.Or(m.Thunked, m.Sites))
+	}
 	le.PutUint64(b[format.ImageOSwitches:], uint64(m.Switches))
 	le.PutUint64(b[format.ImageORoots:], uint64(m.Roots))
 	le.PutUint64(b[format.ImageOWithout:], uint64(m.Without))

@@ -42,6 +42,7 @@ type Image struct {
 	next     uint64     // the module behind the first one
 
 	relocatable bool
+	sanitized   bool // it has been built with -race, -msan or -asan
 
 	switchesOnce sync.Once
 	switches     map[uint64]bool // functions that go on with a goroutine, by their entries
@@ -110,10 +111,16 @@ func Read(f *elfio.File) (*Image, error) {
 	if im.next != 0 {
 		return nil, refuse("a Go program of several modules")
 	}
-	im.cgo = im.hasC()
+	im.cgo = im.HasC()
 	if err := im.checkTLS(); err != nil {
 		return nil, err
 	}
+	for _, s := range info.Settings {
+		if s.Value == "true" && (s.Key == "-race" || s.Key == "-msan" || s.Key == "-asan") {
+			im.sanitized = true
+		}
+	}
+	im.sanitized = im.sanitized || slices.ContainsFunc(im.Funcs, func(f Func) bool { return slices.Contains(sanitizers, f.Name) })
 	im.findInterior()
 	return im, nil
 }
@@ -132,11 +139,6 @@ func (im *Image) checkTLS() error {
 	return nil
 }
 
-// hasC reports whether there is C code in the program.
-func (im *Image) hasC() bool {
-	return slices.ContainsFunc(im.Funcs, func(f Func) bool { return Package(f.Name) == "runtime/cgo" })
-}
-
 // ThreadWord is where in runtime.m a word is that can be the thread's own; 0: none is needed. That is so where the thread
 // pointer is free, on AArch64 in programs without C code. With C code there are threads of C's that take turns in having a
 // runtime.m.
@@ -146,6 +148,28 @@ func (im *Image) ThreadWord() uint32 {
 	}
 	return im.Version.TLS
 }
+
+// HasC reports whether there is C code in the program.
+func (im *Image) HasC() bool {
+	return slices.ContainsFunc(im.Funcs, func(f Func) bool { return Package(f.Name) == "runtime/cgo" })
+}
+
+// TracesC reports whether C functions of the program can be traced: not yet those for AArch64, and not if there is the runtime
+// of a sanitizer among them, which looks at stacks and has its own memory where return addresses would be kept.
+func (im *Image) TracesC() bool { return im.machine == elf.EM_X86_64 && !im.sanitized }
+
+// HasGo reports whether the code at an address is one of the program's functions in Go, or in Go's assembly, or a mark of the
+// linker's between them. A nil image has none.
+func (im *Image) HasGo(addr uint64) bool {
+	if im == nil || addr < im.TextStart || addr >= im.TextEnd {
+		return false
+	}
+	f := im.at(addr)
+	return f != nil && !f.isC()
+}
+
+// sanitizers are functions of the runtime that are there with a sanitizer.
+var sanitizers = []string{"runtime.raceinit", "runtime.msanread", "runtime.asanread"}
 
 // ReadNames is Read for the functions' names only: those of images that are not traced, and of those that have been
 // patched, can be read as well.

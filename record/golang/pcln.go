@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"sort"
+	"strings"
 
 	"github.com/fentry-dev/fentry/arch/arm64"
 )
@@ -64,6 +65,9 @@ func (f *Func) Assembly() bool { return f != nil && f.isAsm() }
 
 // Compiled reports whether Go has made it, not C.
 func (f *Func) Compiled() bool { return f != nil && le.Uint32(f.rec[RecPCSP:]) != 0 }
+
+// isC reports whether it is of an object that was linked with Go's: where Go's own linker has done that, its table has it.
+func (f *Func) isC() bool { return !f.Compiled() && !f.isAsm() && !strings.HasPrefix(f.Name, "go:") }
 
 func (f *Func) isAsm() bool { return f.rec[recFlag]&flagAsm != 0 }
 

@@ -49,6 +49,15 @@ func New(file *elfio.File, text *code.Text, funcs []symbol.Func, refs []uint64) 
 	return f, nil
 }
 
+// NewC is New for the C functions of a program that Go has linked, whose callers are none of Go's.
+func NewC(file *elfio.File, text *code.Text, funcs []symbol.Func, refs []uint64) (*Finder, error) {
+	f, err := NewSyscalls(file, text, funcs, refs)
+	if err == nil && f.foreign == GoImage {
+		f.foreign = ""
+	}
+	return f, err
+}
+
 // NewSyscalls reads an image for its system calls only, which have no reason to stay that is the whole image's.
 func NewSyscalls(file *elfio.File, text *code.Text, funcs []symbol.Func, refs []uint64) (*Finder, error) {
 	f, err := New(file, text, funcs, refs)

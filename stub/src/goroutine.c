@@ -15,6 +15,7 @@
 #include "image.h"
 #include "machine.h"
 #include "quick.h"
+#include "stack.h"
 #include "thread.h"
 #include "start.h"
 #include "sys.h"
@@ -99,10 +100,8 @@ static int comes_from(struct control *c, u64 goroutine)
 {
 	if (!c->goroutine)
 		c->own_stack = c->stack;
-	if (goroutine && goroutine != c->goroutine) {
-		c->goroutine = goroutine;
-		go_to(c, goroutine | FT_GOROUTINE_STACK);
-	}
+	if (goroutine && goroutine != c->goroutine)
+		enter_goroutine(c, goroutine);
 	int aside = !goroutine && c->goroutine;
 	if (aside)
 		go_to(c, c->own_stack);

@@ -273,7 +273,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->detours = info->detours ? a + (u64)info->detours : 0;
 	m->thunks = info->thunks ? a + (u64)info->thunks : 0;
 	m->thunk_size = info->thunk_size;
-	m->size = info->thunks ? (u64)info->sites * info->thunk_size : 0;
+	m->size = info->thunks ? (u64)info->thunks_count * info->thunk_size : 0;
 	m->switches = info->switches ? (u8 *)a + info->switches : 0;
 	m->roots = m->changed_roots ? m->changed_roots : info->roots ? (u8 *)a + info->roots : 0;
 	m->without = info->without ? (u8 *)a + info->without : 0;

@@ -48,11 +48,12 @@ hidden int enter_call(struct control *c, u64 slot, struct function f, u64 ret, u
 		return ENTER_DONE;
 	}
 	u32 from = c->cur;
+	int called = on_goroutine(c);
 	if (!go_to_stack(c, slot) || slot_taken(c, slot, fp)) {
 		lose(c, 2);
 		return ENTER_SKIP;
 	}
-	if (c->cur != from)
+	if (c->cur != from && !called) /* what a handler has called can have called this */
 		new_signal(c, slot);
 	pop_skipped(c, slot + 1, counter());
 	/* A signal handler on a stack of its own, with nothing open yet: what it

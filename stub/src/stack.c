@@ -192,12 +192,24 @@ static int have_shadow(struct control *c, u64 lo, u64 hi)
 	return 1;
 }
 
+/* Goroutines have an entry of the table, too, as no address is theirs: calls of Go's functions are none that the shadow knows,
+   and the goroutine that a thread runs changes often. Its number is the block's, and the entry's while another stack is
+   the current one; the block has none then. So C's fast paths meet a stack that is not theirs, and Go's a goroutine
+   that is not the newest one, and both come to slow paths where the thread changes from one to the other. */
+enum { NOWHERE = 8, NOWHERE_END = 16 };
+
+/* of_goroutine says whether an entry is that one, on_goroutine whether the current stack is. */
+static int of_goroutine(const struct stack *s) { return (s->id & FT_GOROUTINE_STACK) != 0; }
+hidden int on_goroutine(struct control *c) { return c->begun && of_goroutine(&c->stacks[c->cur]); }
+
 /* save puts the fast path's copy of the current stack back into the table. */
 static void save(struct control *c)
 {
 	struct stack *s = &c->stacks[c->cur];
 	s->lo = c->lo;
 	s->top = c->top;
+	if (of_goroutine(s))
+		s->id = c->stack;
 }
 
 static void resume(struct control *c, u32 i)
@@ -205,6 +217,7 @@ static void resume(struct control *c, u32 i)
 	struct stack *s = &c->stacks[i];
 	c->cur = i;
 	c->stack = s->id;
+	c->goroutine = of_goroutine(s) ? s->id & ~FT_GOROUTINE_STACK : 0;
 	forget_ahead(c);
 	c->lo = s->lo;
 	c->top = s->top;
@@ -341,7 +354,7 @@ hidden int enter_stack(struct control *c, u64 slot)
 		   began on is not known yet: an entry that no address is on stands for it. */
 		if (!on_signal && !have_piece(c, slot))
 			return 0;
-		begin(c, 0, on_signal ? 8 : a, on_signal ? 16 : a + PIECE);
+		begin(c, 0, on_signal ? NOWHERE : a, on_signal ? NOWHERE_END : a + PIECE);
 		resume(c, 0);
 		if (!on_signal)
 			return 1;
@@ -350,7 +363,8 @@ hidden int enter_stack(struct control *c, u64 slot)
 	i32 i = find(c, slot);
 	if (i >= 0 && (!on_signal || c->stacks[i].back)) {
 		switch_to(c, (u32)i);
-		if (c->stacks[i].back)
+		/* A handler that has called a goroutine goes back to what it has interrupted. */
+		if (c->stacks[i].back && !of_goroutine(&c->stacks[from]))
 			c->stacks[i].back = from + 1;
 		return 1;
 	}
@@ -375,6 +389,27 @@ hidden int enter_stack(struct control *c, u64 slot)
 	}
 	switch_to(c, k);
 	return 1;
+}
+
+/* enter_goroutine makes a goroutine what the thread runs. */
+hidden void enter_goroutine(struct control *c, u64 goroutine)
+{
+	u64 id = goroutine | FT_GOROUTINE_STACK;
+	if (c->begun == 0) { /* what it began on is not known yet */
+		begin(c, 0, NOWHERE, NOWHERE_END);
+		resume(c, 0);
+	}
+	save(c);
+	u32 k = 0;
+	while (k < c->nstacks && !of_goroutine(&c->stacks[k]))
+		k++;
+	if (k == c->nstacks) {
+		k = fresh(c);
+		begin(c, k, NOWHERE, NOWHERE_END);
+	}
+	c->stacks[k].id = id;
+	resume(c, k);
+	record1(c, counter(), FT_REC_STACK, id);
 }
 
 /* leave_stack goes back to the stack that a signal interrupted. */

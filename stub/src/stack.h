@@ -10,6 +10,8 @@ enum { SS_ONSTACK_ = 1 };
 hidden u64 stack_number(void);
 hidden int enter_stack(struct control *c, u64 slot);
 hidden void leave_stack(struct control *c);
+hidden int on_goroutine(struct control *c);
+hidden void enter_goroutine(struct control *c, u64 goroutine);
 hidden int on_signal_stack(u64 slot, struct sigaltstack *ss);
 hidden void stacks_init(void);
 hidden int extra_shadow(void);

@@ -255,7 +255,7 @@ static u32 moved_code(u64 pc)
 	u64 best = LONGEST;
 	u32 id = 0;
 	for (struct image *m = images_first(); m; m = m->next) {
-		for (u32 i = 0; m->thunks && load(&m->stage) == IMAGE_HERE && i < m->sites; i++) {
+		for (u32 i = 0; load(&m->stage) == IMAGE_HERE && i < (m->thunks ? m->size / m->thunk_size : 0); i++) {
 			u64 body = body_of((const u8 *)m->thunks + (u64)i * m->thunk_size);
 			if (body && pc > body && pc - body < best) {
 				best = pc - body;
