@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -77,4 +79,29 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit status %d, want %d", got, want)
 	}
+}
+
+// link makes the test binary the command fentry of a directory.
+func link(t *testing.T, dir string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(dir, "fentry")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fentryRun runs fentry in dir and returns what it printed; status is what it must end with.
+func fentryRun(t *testing.T, dir string, status int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(dir, "fentry"), args...)
+	cmd.Dir = dir
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != status {
+		t.Fatalf("fentry %s: %v, want status %d\n%s%s", strings.Join(args, " "), err, status, out.String(), errs.String())
+	}
+	return out.String(), errs.String()
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -15,19 +14,6 @@ import (
 
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
-
-// fentryRun runs fentry in dir and returns what it printed; status is what it must end with.
-func fentryRun(t *testing.T, dir string, status int, args ...string) (stdout, stderr string) {
-	t.Helper()
-	cmd := exec.Command(filepath.Join(dir, "fentry"), args...)
-	cmd.Dir = dir
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != status {
-		t.Fatalf("fentry %s: %v, want status %d\n%s%s", strings.Join(args, " "), err, status, out.String(), errs.String())
-	}
-	return out.String(), errs.String()
-}
 
 // A function without a symbol has one name, everywhere it is shown: by list, in plans, by all readers of traces.
 // Patterns match it.
@@ -116,16 +102,4 @@ func TestNameless(t *testing.T) {
 		t.Fatal(err)
 	}
 	readers("alone,")
-}
-
-// link makes the test binary the command fentry of a directory.
-func link(t *testing.T, dir string) {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(self, filepath.Join(dir, "fentry")); err != nil {
-		t.Fatal(err)
-	}
 }
