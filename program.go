@@ -146,9 +146,10 @@ func (p *Program) find(o record.Options) error {
 	return nil
 }
 
-// tellingExecs is what a plan has the program tell a recorder by what it executes; nil: it does not.
+// tellingExecs is what a plan has the program tell a recorder by what it executes; nil: it does not. On x86-64 alone the
+// runtime looks for that at system calls of Go's own code.
 func (p *Program) tellingExecs() *[]record.Syscall {
-	if len(p.execs) == 0 {
+	if len(p.execs) == 0 || p.File.Header.Machine != elf.EM_X86_64 {
 		return nil
 	}
 	return &p.execs

@@ -52,7 +52,24 @@ func (amd64Machine) goReaches(_, _ uint64) bool { return true }
 
 func (amd64Machine) goMost() int { return math.MaxInt32 }
 
-func (amd64Machine) placeSlow(*layout) uint64 { return 0 }
+func (amd64Machine) placeVeneer(*layout, string) uint64 { return 0 }
+
+func (m amd64Machine) syscallParts(s *Syscall, code []byte) (parts []part) {
+	put := func(at, o int) { parts = append(parts, part{at, s.Move.Addr + uint64(o), unsafePart}) }
+	for o := 0; o < len(code); {
+		at, ok := m.syscallPlace(s, code, o)
+		in, err := amd64.Decode(code[o:])
+		if !ok || err != nil {
+			return nil
+		}
+		put(at, o)
+		o += in.Len
+	}
+	if amd64.Continues(code) {
+		put(m.syscallLen(s, code)-amd64.JumpLen, len(code))
+	}
+	return parts
+}
 
 func (amd64Machine) placeStart(*layout) {}
 

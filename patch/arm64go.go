@@ -60,20 +60,24 @@ func (arm64Machine) goReaches(from, to uint64) bool {
 // goMost is what conditional branches reach.
 func (arm64Machine) goMost() int { return 1<<20 - arm64.InstLen }
 
-// placeSlow adds a veneer: the module's tables, which stand between the code and the runtime, can be larger than branches
-// reach. Its register is free in events.
-func (arm64Machine) placeSlow(l *layout) uint64 {
+// placeVeneer: the module's tables, which stand between the code and the runtime, can be larger than branches reach. A veneer's
+// register is free in events, and in copies of system calls.
+func (arm64Machine) placeVeneer(l *layout, routine string) uint64 {
 	at := l.align(arm64.InstLen)
 	return l.add(piece{
 		name: ".fentry.veneers", code: true, size: arm64.VeneerLen, align: arm64.InstLen, owner: nobody,
 		write: func(dst []byte) ([]byte, error) {
-			to, err := l.symbol(goSlow)
+			to, err := l.symbol(routine)
 			if err != nil {
 				return dst, err
 			}
 			return arm64.AppendVeneer(dst, at, to)
 		},
 	})
+}
+
+func (arm64Machine) syscallParts(s *Syscall, _ []byte) []part {
+	return []part{{0, s.Addr, unsafePart}, {arm64.GoSyscallBehind, s.Addr + arm64.InstLen, unsafePart}}
 }
 
 func (arm64Machine) goFill() []byte { return []byte{0, 0, 0, 0} } // udf

@@ -6,13 +6,20 @@ import (
 )
 
 func (arm64Machine) syscallLen(s *Syscall, _ []byte) int {
-	if s.Routine != 0 {
+	switch {
+	case s.Go:
+		return arm64.GoSyscallLen
+	case s.Routine != 0:
 		return arm64.SyscallCallLen
 	}
 	return arm64.SyscallLen
 }
 
 func (arm64Machine) appendSyscall(dst []byte, s *Syscall, _ []byte, to uint64, r enterExit) ([]byte, error) {
+	if s.Go {
+		c := arm64.GoSyscallCopy{At: s.Addr, Enter: r.enter, Exit: r.exit}
+		return c.Append(dst, to)
+	}
 	if s.Routine != 0 {
 		c := arm64.SyscallCallCopy{At: s.Addr, Routine: s.Routine, Cancelled: s.Cancelled, Enter: r.enter, Exit: r.exit}
 		return c.Append(dst, to)

@@ -60,6 +60,7 @@ const (
 // A goMachine is one whose Go programs are traced. Lengths are those of the code that its methods append.
 type goMachine interface {
 	machine
+	syscallMachine
 	goShape() *arch.GoShape
 	appendGoEvent(dst []byte, at uint64, e *arch.GoEvent) ([]byte, error)
 	// appendGoRare appends the rare part of the event whose code is at address event.
@@ -78,9 +79,11 @@ type goMachine interface {
 	// goMost is the most bytes that a function's code can have, so that its branches reach its rare parts, which are
 	// behind all else.
 	goMost() int
-	// placeSlow adds what leads to the runtime's routine for events from code that is far away from it, and returns its address;
+	// placeVeneer adds what leads to one of the runtime's routines from code that is far away from it, and returns its address;
 	// 0: there is no need.
-	placeSlow(l *layout) uint64
+	placeVeneer(l *layout, routine string) uint64
+	// syscallParts are those of the copy of a system call; nil: its instructions are not where they were.
+	syscallParts(s *Syscall, code []byte) []part
 	// placeStart adds what the runtime needs to reach the program's own entry point.
 	placeStart(l *layout)
 	// goWindows are what is rewritten of a function where it was.

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/fentry-dev/fentry/arch"
-	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/inject"
 	"github.com/fentry-dev/fentry/record"
@@ -120,6 +119,7 @@ func (g goFlavour) place(l *layout) error {
 			return err
 		}
 	}
+	l.goVeneers = map[string]uint64{}
 	if err := l.addSyscalls(); err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (l *layout) placeGo(im *golang.Image) error {
 			return err
 		}
 	}
-	calls, err := l.goSyscalls(im)
+	calls, err := l.goSyscalls(m, im)
 	if err != nil || len(codes)+len(calls) == 0 {
 		return err
 	}
@@ -167,7 +167,7 @@ func (l *layout) placeGo(im *golang.Image) error {
 			name: ".fentry.moved", code: true, size: size, align: goAlign, owner: nobody,
 			write: func(dst []byte) ([]byte, error) { return l.appendGo(dst, im) },
 		})
-		l.goSlow = m.placeSlow(l)
+		l.goVeneers[goSlow] = m.placeVeneer(l, goSlow)
 		if err := l.placePreempted(im); err != nil {
 			return err
 		}
@@ -229,26 +229,15 @@ func (l *layout) leaveGo(m goMachine, codes []*goCode, size uint64) (left bool) 
 }
 
 // goSyscalls are the copies of system calls as the program's runtime is to see them.
-func (l *layout) goSyscalls(im *golang.Image) (codes []*goCode, err error) {
-	m := amd64Machine{}
+func (l *layout) goSyscalls(m goMachine, im *golang.Image) (codes []*goCode, err error) {
 	for s, b := range l.syscallCopies(&err) {
 		if !s.Go {
 			continue
 		}
 		code := b[:s.Move.Code]
-		c := &goCode{m: m, f: im.Func(s.Func), at: l.syscallAt(s), size: m.syscallLen(s, code)}
-		put := func(at, o int) { c.parts = append(c.parts, part{at, s.Move.Addr + uint64(o), unsafePart}) }
-		for o := 0; o < len(code); {
-			at, ok := m.syscallPlace(s, code, o)
-			in, e := amd64.Decode(code[o:])
-			if !ok || e != nil {
-				return nil, internalf("system call at %#x: its instructions are not where they were", s.Addr)
-			}
-			put(at, o)
-			o += in.Len
-		}
-		if end := c.size - amd64.JumpLen; amd64.Continues(code) {
-			put(end, len(code))
+		c := &goCode{m: m, f: im.Func(s.Func), at: l.syscallAt(s), size: m.syscallLen(s, code), parts: m.syscallParts(s, code)}
+		if c.parts == nil {
+			return nil, internalf("system call at %#x: its instructions are not where they were", s.Addr)
 		}
 		codes = append(codes, c)
 	}
@@ -322,6 +311,14 @@ const goAlign = 64
 // goSlow is the runtime's routine that events come to which are not recorded in place.
 const goSlow = "fentry_go_slow"
 
+// goRoutine is where code of the module goes that goes to one of the runtime's routines.
+func (l *layout) goRoutine(name string) (uint64, error) {
+	if at := l.goVeneers[name]; at != 0 {
+		return at, nil
+	}
+	return l.symbol(name)
+}
+
 // appendGo appends all functions' code.
 func (l *layout) appendGo(dst []byte, im *golang.Image) ([]byte, error) {
 	r := goRoutines{switches: l.switches, goID: im.Version.GoID, thread: im.ThreadWord()}
@@ -329,11 +326,8 @@ func (l *layout) appendGo(dst []byte, im *golang.Image) ([]byte, error) {
 		r.tls = l.tls
 	}
 	var err error
-	if r.slow, err = l.symbol(goSlow); err != nil {
+	if r.slow, err = l.goRoutine(goSlow); err != nil {
 		return nil, err
-	}
-	if l.goSlow != 0 {
-		r.slow = l.goSlow
 	}
 	if r.idBase, err = l.symbol("fentry_id_base"); err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ type layout struct {
 
 	goCodes    []*goCode          // of Go's functions
 	goWindows  map[int][]goWindow // by function
-	goSlow     uint64             // what leads to the runtime's routine for events; 0: they reach it
+	goVeneers  map[string]uint64  // what leads to the runtime's routines, by name; 0: they are reached
 	goModule   uint64             // where the module is in a program that is relocated
 	goOriginal uint64             // what the code was, in a file
 	goLink     uint64             // and what tells the runtime to bring it there; 0: it is where it was made

@@ -184,7 +184,7 @@ func (l *layout) addSyscalls() (err error) {
 	} else if !only.All() {
 		l.filter = l.addFilter(only)
 	}
-	size, at := 0, l.end()
+	size, at, goCode := 0, l.end(), false
 	for s, b := range l.syscallCopies(&err) {
 		n := m.syscallLen(s, b[:s.Move.Code])
 		if n == 0 {
@@ -198,7 +198,8 @@ func (l *layout) addSyscalls() (err error) {
 		}
 		s.copied = uint32(size)
 		if size += n; s.Go {
-			size++ // addresses of calls are those behind them
+			size += len(l.syscallFill()) // addresses of calls are those behind them
+			goCode = true
 		}
 	}
 	if err != nil || size == 0 {
@@ -209,6 +210,20 @@ func (l *layout) addSyscalls() (err error) {
 		name: ".fentry.syscalls", code: true, size: uint64(size), align: 16, owner: nobody,
 		write: func(dst []byte) ([]byte, error) { return l.appendSyscalls(dst, m) },
 	})
+	if g, ok := l.p.m.(goMachine); ok && goCode {
+		enter, some, exit := l.syscallRoutines(true)
+		for _, name := range [...]string{enter, some, exit} {
+			l.goVeneers[name] = g.placeVeneer(l, name)
+		}
+	}
+	return nil
+}
+
+// syscallFill is behind each copy of a system call of Go's code.
+func (l *layout) syscallFill() []byte {
+	if g, ok := l.p.m.(goMachine); ok {
+		return g.goFill()
+	}
 	return nil
 }
 
@@ -242,15 +257,19 @@ func (l *layout) appendSyscalls(dst []byte, m syscallMachine) ([]byte, error) {
 		if s.Number < 0 && (l.p.onlyExecs() || !only.All()) {
 			enter = some
 		}
+		routine := l.symbol
+		if s.Go {
+			routine = l.goRoutine
+		}
 		var r enterExit
-		if r.enter, err = l.symbol(enter); err != nil {
+		if r.enter, err = routine(enter); err != nil {
 			continue
 		}
-		if r.exit, err = l.symbol(exit); err != nil {
+		if r.exit, err = routine(exit); err != nil {
 			continue
 		}
 		if dst, err = m.appendSyscall(dst, s, b[:s.Move.Code], l.syscallAt(s), r); s.Go {
-			dst = append(dst, 0xcc)
+			dst = append(dst, l.syscallFill()...)
 		}
 	}
 	return dst, err

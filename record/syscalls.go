@@ -2,7 +2,6 @@ package record
 
 import (
 	"cmp"
-	"debug/elf"
 	"errors"
 	"fmt"
 	"slices"
@@ -58,9 +57,6 @@ func Syscalls(f *elfio.File, symbols *symbol.Table) ([]Syscall, error) {
 			return nil, nil // what its goroutines are is not known
 		} else if err != nil {
 			return nil, fmt.Errorf("finding system calls: %w", err)
-		}
-		if f.Header.Machine != elf.EM_X86_64 {
-			return nil, nil
 		}
 	}
 	im, err := load(f, symbols)

@@ -62,7 +62,8 @@ func (arm64Machine) part(e *entry, facts fact, marks mark) bool {
 // scratch is what thunks change: registers, and in bit 32 the flags.
 const (
 	scratchFlags = 1 << 32
-	scratch      = 1<<16 | 1<<17 | scratchFlags
+	scratchRegs  = 1<<16 | 1<<17
+	scratch      = scratchRegs | scratchFlags
 )
 
 // needs returns what an instruction reads of scratch, and what it replaces.
@@ -94,29 +95,33 @@ func (arm64Machine) live(e *entry) bool {
 	return false
 }
 
-// maxFollowed bounds how many instructions scratchDead looks at.
+// maxFollowed bounds how many instructions dead looks at.
 const maxFollowed = 1000
 
 // scratchDead reports whether nothing of scratch is used on any way through the function, before it has been replaced.
 // false: it is, or that cannot be seen.
-func (e *entry) scratchDead() bool {
+func (e *entry) scratchDead() bool { return e.f.dead(e.at, e.start, e.end, scratch) }
+
+// dead reports whether nothing of need is used on any way from an address on through a function, from start to end, before
+// it has been replaced. false: it is, or that cannot be seen.
+func (f *Finder) dead(at, start, end, need uint64) bool {
 	type place struct {
 		at   uint64
 		need uint64
 	}
 	seen := map[uint64]uint64{} // what has been followed, by address
-	todo := []place{{e.at, scratch}}
+	todo := []place{{at, need}}
 	for n := 0; len(todo) > 0; n++ {
 		p := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		if p.need &^= seen[p.at]; p.need == 0 {
 			continue
 		}
-		if n == maxFollowed || p.at < e.start || p.at >= e.end {
+		if n == maxFollowed || p.at < start || p.at >= end {
 			return false
 		}
 		seen[p.at] |= p.need
-		in, err := arm64.Decode(e.f.text.From(p.at))
+		in, err := arm64.Decode(f.text.From(p.at))
 		if err != nil {
 			return false
 		}
@@ -130,7 +135,7 @@ func (e *entry) scratchDead() bool {
 			continue
 		case arm64.Jmp, arm64.Jcc, arm64.Cbz, arm64.Tbz, arm64.Cb:
 			to := in.Target(p.at)
-			if k := e.f.containing(to); (to < e.start || to >= e.end) && k >= 0 && e.f.funcs[k].Addr == to {
+			if k := f.containing(to); (to < start || to >= end) && k >= 0 && f.funcs[k].Addr == to {
 				break // a tail call
 			}
 			todo = append(todo, place{to, p.need})

@@ -62,6 +62,8 @@ const (
 	arm64Sigreturn = 139
 	arm64Munmap    = 215
 	arm64Exit      = 93
+	arm64Clone     = 220
+	arm64GetTID    = 178
 )
 
 // judge decides whether a system call can move.
@@ -70,11 +72,18 @@ func (w *arm64Walk) judge(s *Syscall) {
 	s.Number = w.number(at)
 	end := s.Addr + arm64.InstLen
 	d, found := w.f.index.Find(s.Addr)
+	goImage := w.f.foreign == GoImage
 	switch {
 	case s.Number == arm64Sigreturn:
 		s.Refusal = SignalReturn
 	case w.unmaps(at, s.Number):
 		s.Refusal = StackGone
+	case goImage && s.Number == arm64Exit: // others may have the stack by then (runtime.exitThread)
+		s.Refusal = StackGone
+	case goImage && s.Number == arm64GetTID && w.calls(arm64Clone): // before it has a goroutine (runtime.clone)
+		s.Refusal = NoThreadPointer
+	case goImage && !w.f.dead(end, w.start, w.start+uint64(len(w.b)), scratchRegs):
+		s.Refusal = FlagsLive
 	case w.label(s.Addr), w.label(end):
 		s.Refusal = AddressTaken
 	case w.f.handled(s.Addr, end):
@@ -111,6 +120,16 @@ func (w *arm64Walk) number(at int) int {
 		}
 	}
 	return Unknown
+}
+
+// calls reports whether the function makes a system call with a number.
+func (w *arm64Walk) calls(number int) bool {
+	for at := 0; at+arm64.InstLen <= len(w.b); at += arm64.InstLen {
+		if w.seen[at] && bytes.HasPrefix(w.b[at:], svcOp) && w.number(at) == number {
+			return true
+		}
+	}
+	return false
 }
 
 // unmaps reports whether a system call is one of two in a row that unmap a thread's stack and end it: nothing can be

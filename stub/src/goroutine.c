@@ -236,6 +236,8 @@ hidden void fentry_slow_go_syscall(const struct sysregs *r, int exit, u64 g);
 hidden void fentry_slow_go_syscall(const struct sysregs *r, int exit, u64 g)
 {
 	u64 goroutine = g ? *(u64 *)(g + fentry_image.goroutine) : 0, sp = *(const u64 *)(r + 1);
+	if (!is_threads(g, sp, fentry_image.thread))
+		return;
 	own_thread(g, fentry_image.thread);
 	if (quick_syscall(r, exit, goroutine))
 		return;

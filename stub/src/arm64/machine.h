@@ -234,9 +234,26 @@ static inline i64 set_control_base(void *p, int checked)
    events find it, too. at is where that is; 0: the C library has set a thread pointer. */
 static inline void own_thread(u64 g, u32 at)
 {
+	if (!at)
+		return;
 	u64 tp = *(u64 *)(g + GO_M) + at - own_word();
-	if (at && thread_pointer() != tp)
+	if (thread_pointer() != tp)
 		__asm__ volatile("msr tpidr_el0, %0" :: "r"(tp) : "memory");
+}
+
+/* on_stack says whether a stack pointer is that of a goroutine's stack, which may be empty, and then is where another one can
+   end. */
+static inline int on_stack(u64 g, u64 sp)
+{
+	return g && sp > *(u64 *)(g + GO_STACK_LO) && sp <= *(u64 *)(g + GO_STACK_HI);
+}
+
+/* is_threads says whether a goroutine is the running thread's, by where that has its stack: one that clone has just made has its
+   creator's goroutine, until it has set its own. Goroutines run on their own stacks and on that of the thread's g0. */
+static inline int is_threads(u64 g, u64 sp, u32 at)
+{
+	u64 m = at && g ? *(u64 *)(g + GO_M) : 0;
+	return !at || on_stack(g, sp) || (m && on_stack(*(u64 *)(m + GO_M_G0), sp));
 }
 
 extern __attribute__((visibility("hidden"))) u64 fentry_first_thread[8];

@@ -15,10 +15,6 @@
    path, which makes some, takes nothing away. */
 #include "macros.h"
 
-#define HEADER_OF(words, exit) \
-	((FT_RECORD_BASE | FT_RECORD_OPEN | FT_REC_SYS << FT_RECORD_TYPE_SHIFT | (words) | (exit)) & 0xffffffff)
-#define OPEN_BIT 47
-
 /* from the way back to where a copy makes a call that is not recorded, arch/arm64 */
 #define UNRECORDED 24
 
@@ -93,36 +89,6 @@ HIDDEN(\name)
 	b	\all
 1:	UNRECORDED_CALL
 	END \name
-	.endm
-
-	/* Reserve n bytes at x1, block x0: x3 is to be a record's header, open, of now. Changes x2
-	   and x16. */
-	.macro RESERVE_RECORD n, words, exit, full, retry
-	ldr	x1, [x0]
-	ldr	x2, [x0, #W(CB_SYS_END)]
-	cmp	x1, x2
-	b.hs	\full
-#ifdef NO_CLOCK
-	ldr	w3, [x0, #W(CB_ORDER)]
-	add	w3, w3, w1
-#else
-	mrs	x3, cntvct_el0
-	ldr	w2, [x0, #W(CB_HIGH)]
-	eor	x2, x2, x3, lsr #32
-	cbnz	w2, \full
-#endif
-	ldxr	x2, [x0]
-	cmp	x2, x1
-	b.ne	\retry
-	add	x2, x2, #\n
-	stxr	w16, x2, [x0]
-	cbnz	w16, \retry
-	mov	w2, #HEADER_OF(\words, \exit) & 0xffff
-	movk	w2, #HEADER_OF(\words, \exit) >> 16, lsl #16
-	bfi	x3, x2, #32, #32
-	str	x3, [x1]
-	dmb	ishst		/* nobody sees the payload before it */
-	and	x3, x3, #~(1 << OPEN_BIT)
 	.endm
 
 	.text
