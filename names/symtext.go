@@ -20,6 +20,8 @@ import (
 	"strconv"
 	"strings"
 	"unsafe"
+
+	"github.com/fentry-dev/fentry/record/golang"
 )
 
 const (
@@ -146,7 +148,7 @@ func (s *SymFile) Traced() iter.Seq[Func] {
 func (s *SymFile) AliasesOf(f *Func) []string { return s.Head.AliasesOf(f) }
 
 // GoVersion is [Table.GoVersion].
-func (s *SymFile) GoVersion() (string, bool) { return s.Head.GoVersion() }
+func (s *SymFile) GoVersion() (string, golang.Source) { return s.Head.GoVersion() }
 
 // IsOwn is [Table.IsOwn].
 func (s *SymFile) IsOwn(f *Func) bool { return s.Head.IsOwn(f) }

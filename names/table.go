@@ -85,8 +85,9 @@ func (t *Table) Alias(addr uint64, name string) {
 	t.Aliases[addr] = append(t.Aliases[addr], name)
 }
 
-// GoVersion returns which version of Go has linked the image, "": none has, or nobody knows. described: it was not tried.
-func (t *Table) GoVersion() (version string, described bool) { return golang.Named(t.Go) }
+// GoVersion returns which version of Go has linked the image, "": none has, or nobody knows, and where what is known of its
+// runtime is from.
+func (t *Table) GoVersion() (version string, from golang.Source) { return golang.Named(t.Go) }
 
 // IsOwn reports whether a function of a Go program is in its package main or in its main module.
 func (t *Table) IsOwn(f *Func) bool { return golang.Own(t.Module, golang.Package(f.Name)) }

@@ -63,7 +63,7 @@ func (p *Plan) Module() string {
 	return p.golang.Main
 }
 
-// GoRuntime is the version of Go that has linked the program, with " described" behind it if that was not tried; "": none has.
+// GoRuntime is the label of the version of Go that has linked the program ([golang.Version.Label]); "": none has.
 func (p *Plan) GoRuntime() string {
 	if p.golang == nil {
 		return ""
@@ -90,7 +90,7 @@ func (p *Plan) goNotes() map[uint32]string {
 		return nil
 	}
 	notes := map[uint32]string{}
-	if id := p.goID(golang.Park); id != 0 {
+	if id := p.goID(golang.Park); id != 0 && p.golang.Version.Module() {
 		notes[id] = p.golang.Version.ParkNote()
 	}
 	if id := p.goID(golang.Ready); id != 0 {
@@ -177,8 +177,10 @@ func (l *layout) placeGo(im *golang.Image) error {
 			}
 		}
 	}
-	if err := l.placeModule(im, append(calls, codes...)); err != nil {
-		return err
+	if im.Version.Module() {
+		if err := l.placeModule(im, append(calls, codes...)); err != nil {
+			return err
+		}
 	}
 	m.placeStart(l)
 	return nil
@@ -201,7 +203,7 @@ func (l *layout) layGo(m goMachine, im *golang.Image) (codes []*goCode, size uin
 			return nil, 0, err
 		}
 		c, err := layGo(m, code, f, fn.Moves, fn.ID)
-		if err == nil {
+		if err == nil && im.Version.Module() {
 			err = c.addPhantoms(im)
 		}
 		if err != nil {
@@ -242,7 +244,7 @@ func (l *layout) goSyscalls(m goMachine, im *golang.Image) (codes []*goCode, err
 		codes = append(codes, c)
 	}
 	for _, c := range codes {
-		if err == nil {
+		if err == nil && im.Version.Module() {
 			err = c.addPhantoms(im)
 		}
 	}

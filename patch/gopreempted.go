@@ -68,8 +68,8 @@ func (m amd64Machine) goReturns(c *goCode, code []byte) (all []amd64.GoReturn, o
 // be the original's again.
 func (l *layout) placePreempted(im *golang.Image) error {
 	m, ok := l.p.m.(goReverter)
-	if !ok || l.p.Options.Target != Process {
-		return nil
+	if !ok || l.p.Options.Target != Process || !im.Version.Module() {
+		return nil // without a module no stack may have the address of a copy
 	}
 	preempt := preempted(im)
 	if preempt == nil {

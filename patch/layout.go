@@ -306,7 +306,7 @@ func (l *layout) memory(rt *elfio.File) error {
 	if n := l.findActing(); n > 0 {
 		zeroed = append(zeroed, piece{name: "counts of actions", size: uint64(n) * stub.ActionCountSize, align: 8})
 	}
-	if g := l.p.golang; g != nil && g.Relocatable() {
+	if g := l.p.golang; g != nil && g.Relocatable() && g.Version.Module() {
 		zeroed = append(zeroed, piece{name: "the module of moved code", size: goModuleSize(g), align: goAlign})
 	}
 	size = 0

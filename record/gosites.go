@@ -20,14 +20,14 @@ func GoRefusal(f *elfio.File) string {
 	return ""
 }
 
-// GoVersion returns which version of Go has linked an image, "": none has, or it is not known. described: it was not tried,
-// and what is known of its runtime is what the image's debug information says.
-func GoVersion(f *elfio.File) (version string, described bool) {
+// GoVersion returns which version of Go has linked an image, "": none has, or it is not known, and where what is known of
+// its runtime is from.
+func GoVersion(f *elfio.File) (version string, from golang.Source) {
 	im, err := golang.ReadNames(f)
 	if err != nil {
-		return "", false
+		return "", golang.Tried
 	}
-	return im.Version.Name, im.Version.Described
+	return im.Version.Name, im.Version.Source
 }
 
 // GoCode says of the functions of a Go program what its runtime's tables say. A nil one knows nothing.

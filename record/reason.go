@@ -64,6 +64,8 @@ const (
 	ReasonGoScratch  = Reason(golang.ScratchExit)
 	ReasonGoSwitches = Reason(golang.Switches)
 	ReasonGoHandler  = Reason(golang.Handler)
+	ReasonGoModule   = Reason(golang.NeedsModule)
+	ReasonGoChecks   = Reason(golang.Unchecked)
 
 	ReasonGoC Reason = "go-c-code"
 )
@@ -175,7 +177,8 @@ func Reasons() []ReasonText {
 				"program counter how far it has come."},
 		{ReasonGoAssembly, "A Go program's function in assembly, which may use registers as it likes."},
 		{ReasonGoRuntime,
-			"The function is of Go's runtime, or the linker has made it (--runtime; not in programs with C code)."},
+			"The function is of Go's runtime, or the linker has made it (--runtime; not in programs with C code, nor where only " +
+				"the program's code says what its runtime is like)."},
 		{ReasonGoExternal, "No function: a mark of Go's linker between sections of code."},
 		{ReasonGoC,
 			"A C function of a Go program for arm64, or of one that was built with -race, -msan or -asan."},
@@ -189,6 +192,12 @@ func Reasons() []ReasonText {
 		{ReasonGoSwitches, "The function of Go's runtime goes on with another goroutine, and does not return (--runtime)."},
 		{ReasonGoHandler, "The function of Go's runtime is called by a signal handler before that can be told (--runtime)."},
 		{ReasonGoScratch, "The function ends by a jump through a register that recording needs."},
+		{ReasonGoModule,
+			"The version of Go is none that was tried, and the program does not describe its runtime, so that cannot be told of " +
+				"moved code; and of this function instructions would have to move that can fault, call or go round."},
+		{ReasonGoChecks,
+			"The version of Go is none that was tried, and the program does not describe its runtime, so a goroutine cannot be " +
+				"stopped in moved code; and this function does not look for room on the stack, which is where it stops otherwise."},
 	}
 }
 

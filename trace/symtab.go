@@ -9,6 +9,7 @@ import (
 
 	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/names"
+	"github.com/fentry-dev/fentry/record/golang"
 )
 
 // Names of functions and places in the source. What an id means, and which file is an image's, is package names' to
@@ -46,15 +47,17 @@ func (t *Trace) IsOwn(image int, f Func) bool {
 	return ok && tab.IsOwn(&f)
 }
 
-// GoRuntime returns which version of Go has linked the image at a position in Trace.Images, "": none has, or it is not known. It
-// was not tried if its structures are those that its debug information describes.
-func (t *Trace) GoRuntime(image int) (version string, described bool) {
+// GoRuntime returns which version of Go has linked the image at a position in Trace.Images, "": none has, or it is not known, and
+// where what is known of its runtime is from.
+func (t *Trace) GoRuntime(image int) (version string, from golang.Source) {
 	if image < len(t.syms) {
-		if tab, ok := t.syms[image].(interface{ GoVersion() (string, bool) }); ok {
+		if tab, ok := t.syms[image].(interface {
+			GoVersion() (string, golang.Source)
+		}); ok {
 			return tab.GoVersion()
 		}
 	}
-	return "", false
+	return "", golang.Tried
 }
 
 // loadSymbols finds each image's functions: the directory's .sym file, or what

@@ -15,6 +15,7 @@ import (
 	"github.com/fentry-dev/fentry/internal/machine"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/record/golang"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -144,9 +145,8 @@ type infoImage struct {
 	Path    string        `json:"path,omitempty"`
 	BuildID string        `json:"build_id,omitempty"`
 	Sites   int           `json:"functions"`
-	Go      string        `json:"go,omitempty"`           // version that has linked it
-	GoOther bool          `json:"go_described,omitempty"` // it was not tried
-	linked  bool
+	goKnown
+	linked bool
 }
 
 // infoOff is a function that the recorder has switched off.
@@ -192,9 +192,8 @@ func traceInfo(t *trace.Trace) *infoTrace {
 		}
 	}
 	for i, im := range t.Images {
-		version, described := t.GoRuntime(i)
 		in.Images = append(in.Images, infoImage{
-			im.ID, im.Path, im.BuildID, im.Sites, version, described, im.IDs == trace.OffsetIDs,
+			im.ID, im.Path, im.BuildID, im.Sites, newGoKnown(t.GoRuntime(i)), im.IDs == trace.OffsetIDs,
 		})
 		if in.Tracer == "" {
 			in.Tracer = im.Mode
@@ -265,7 +264,7 @@ func (in *infoTrace) write(w io.Writer, p paint) {
 	}
 	f.field("cpu, wait", in.Switches.String())
 	for _, im := range in.Images {
-		f.field("go", goVersion(im.Go, im.GoOther))
+		f.field("go", im.goKnown.String())
 	}
 	var images table
 	for _, h := range []string{"IMAGE", "BUILD-ID", "FUNCTIONS", "PATH"} {
@@ -334,8 +333,7 @@ type infoProgram struct {
 	Functions int    `json:"functions"`
 	OrigID    string `json:"original_build_id,omitempty"`
 	Added     uint64 `json:"added_bytes"`
-	Go        string `json:"go,omitempty"` // version that has linked it
-	GoOther   bool   `json:"go_described,omitempty"`
+	goKnown
 	GoRefusal string `json:"go_refusal,omitempty"`
 }
 
@@ -350,7 +348,7 @@ func (c *infoCmd) program(a *app, path string) error {
 		Path: path, Machine: machine.Title(f.Header.Machine), Type: strings.TrimPrefix(f.Header.Type.String(), "ET_"),
 		BuildID: fmt.Sprintf("%x", f.BuildID()),
 	}
-	in.Go, in.GoOther = record.GoVersion(f.File)
+	in.goKnown = newGoKnown(record.GoVersion(f.File))
 	pi, err := patch.Inspect(f.File)
 	if err != nil {
 		in.GoRefusal = record.GoRefusal(f.File)
@@ -379,19 +377,34 @@ func (c *infoCmd) program(a *app, path string) error {
 	return out.close(nil)
 }
 
-// goVersion is what people read about a version of Go.
-func goVersion(name string, described bool) string {
-	if described {
-		return name + ": not tried; what is known of its runtime is from the program's debug information"
+// goKnown is a version of Go that has linked an image, and where what is known of its runtime is from.
+type goKnown struct {
+	Go        string `json:"go,omitempty"`
+	Described bool   `json:"go_described,omitempty"`
+	Derived   bool   `json:"go_derived,omitempty"`
+}
+
+func newGoKnown(version string, from golang.Source) goKnown {
+	return goKnown{version, from == golang.Described, from == golang.Derived}
+}
+
+// String is what people read about it.
+func (g goKnown) String() string {
+	switch {
+	case g.Described:
+		return g.Go + ": not tried; what is known of its runtime is from the program's debug information"
+	case g.Derived:
+		return g.Go + ": not tried, and not described; what is known of its runtime is from the program's code, so fewer functions " +
+			"are traced, and CPU profiles have their time elsewhere"
 	}
-	return name
+	return g.Go
 }
 
 func (in *infoProgram) write(w fieldWriter) {
 	w.field("program", in.Path)
 	w.field("machine", in.Machine+", "+in.Type)
 	w.field("build-id", in.BuildID)
-	w.field("go", goVersion(in.Go, in.GoOther))
+	w.field("go", in.goKnown.String())
 	w.field("not traced", in.GoRefusal)
 	if !in.Patched {
 		w.field("patched", "no")

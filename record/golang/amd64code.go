@@ -27,7 +27,8 @@ type body struct {
 	ins    []instruction
 	sp     Values
 	unsafe Values
-	pad    int // bytes of padding behind it
+	pad    int  // bytes of padding behind it
+	strict bool // what can fault does not move
 }
 
 func (b *body) raw(i int) []byte {

@@ -88,6 +88,11 @@ func (b *body) plan(calls bool) (Moves, Reason) {
 // stays reports whether an instruction cannot be inside a run: something comes to it.
 func (p *planner) stays(i int) bool { return p.ins[i].leader || p.ins[i].back && !p.calls }
 
+// movable reports whether an instruction can go elsewhere.
+func (p *planner) movable(i int) bool {
+	return p.ins[i].movable(p.calls) && !(p.strict && p.mayFault(i))
+}
+
 // bytes returns how many bytes instructions have; with those of padding behind the last one of the function, as far as
 // a jump needs them.
 func (p *planner) bytes(from, to int) int {
@@ -114,7 +119,7 @@ func (p *planner) atEntry() Reason {
 	n := 0
 	for n < len(p.ins) && p.bytes(0, n) < jumpLen {
 		x := &p.ins[n]
-		if n > 0 && p.stays(n) || !x.movable(p.calls) {
+		if n > 0 && p.stays(n) || !p.movable(n) {
 			break
 		}
 		if n++; x.ends() {
@@ -131,7 +136,7 @@ func (p *planner) atEntry() Reason {
 // back extends what moves in front of instruction i, from instruction from on, until there is room for a jump.
 func (p *planner) back(from, i int) int {
 	for from > 0 && p.bytes(from, i+1) < jumpLen && !p.stays(from) {
-		if q := &p.ins[from-1]; !q.movable(p.calls) || q.ends() {
+		if !p.movable(from-1) || p.ins[from-1].ends() {
 			break
 		}
 		from--
@@ -148,6 +153,9 @@ func (p *planner) atExit(i int) Reason {
 	if x.Op == amd64.JmpInd && usesScratch(p.raw(i), x.Inst) {
 		return ScratchExit
 	}
+	if p.strict && p.mayFault(i) {
+		return NoRoom
+	}
 	from := p.back(i, i)
 	if p.bytes(from, i+1) < shortLen {
 		if p.ins[from].fixed || p.ins[from].back {
@@ -155,7 +163,7 @@ func (p *planner) atExit(i int) Reason {
 		}
 		p.aimed[from] = true
 		if q := &p.ins[max(from-1, 0)]; from > 0 && !q.ends() {
-			if !q.movable(p.calls) {
+			if !p.movable(from - 1) {
 				return NoRoom
 			}
 			from = p.back(from-1, i)
@@ -289,7 +297,7 @@ func (p *planner) alike(from, to uint64) bool {
 func (p *planner) host(i int) int {
 	for n := 0; i+n < len(p.ins); n++ {
 		x := &p.ins[i+n]
-		if n > 0 && p.stays(i+n) || !x.movable(p.calls) || x.exit || p.moving(i+n) {
+		if n > 0 && p.stays(i+n) || !p.movable(i+n) || x.exit || p.moving(i+n) {
 			return 0
 		}
 		if x.end()-p.ins[i].pc >= 2*jumpLen {

@@ -251,14 +251,16 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	stripped := parse(t, build(t, "-ldflags=-s -w", "../../testdata/gostress"))
-	for _, name := range []string{"go1.20.1", "go1.99", "devel go1.28-0123456", "gccgo", ""} {
-		if _, err := versionOf(stripped, name); err == nil {
-			t.Errorf("version %q is known", name)
+	for _, name := range []string{"go1.99", "devel go1.28-0123456"} {
+		if v, err := versionOf(stripped, name); err != nil || v.Source != Derived {
+			t.Errorf("version %q: %+v, %v", name, v, err)
 		}
 	}
 	for _, name := range []string{"go1.20.1", "gccgo", ""} {
-		if _, err := versionOf(f, name); err == nil {
-			t.Errorf("version %q is known", name)
+		for _, f := range []*elfio.File{f, stripped} {
+			if _, err := versionOf(f, name); err == nil {
+				t.Errorf("version %q is known", name)
+			}
 		}
 	}
 }
@@ -276,13 +278,13 @@ func TestDescribed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !got.Described || got.Name != name {
+			if got.Source != Described || got.Name != name {
 				t.Errorf("%+v", got)
 			}
 			if buildmode == "exe" && !slices.Equal(got.WaitReasons(), want.WaitReasons()) {
 				t.Errorf("reasons: %q, want %q", got.WaitReasons(), want.WaitReasons())
 			}
-			got.Name, got.minor, got.Described, got.reasons = want.Name, want.minor, false, nil
+			got.Name, got.minor, got.Source, got.reasons = want.Name, want.minor, Tried, nil
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%+v, want %+v", got, want)
 			}

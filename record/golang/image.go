@@ -122,6 +122,11 @@ func Read(f *elfio.File) (*Image, error) {
 	}
 	im.sanitized = im.sanitized || slices.ContainsFunc(im.Funcs, func(f Func) bool { return slices.Contains(sanitizers, f.Name) })
 	im.findInterior()
+	if im.Version.Source == Derived {
+		if err := im.derive(); err != nil {
+			return nil, im.Version.unlike(err)
+		}
+	}
 	return im, nil
 }
 
@@ -194,11 +199,15 @@ func read(f *elfio.File) (*Image, *debug.BuildInfo, error) {
 	if err := im.readWords(); err != nil {
 		return nil, nil, err
 	}
-	if err := im.readTables(pclnSection(f)); err != nil {
-		return nil, nil, fmt.Errorf("pclntab: %w", err)
+	err = im.readTables(pclnSection(f))
+	if err == nil {
+		err = im.readFuncs()
 	}
-	if err := im.readFuncs(); err != nil {
-		return nil, nil, fmt.Errorf("pclntab: %w", err)
+	if err != nil {
+		if err = fmt.Errorf("pclntab: %w", err); im.Version.Source != Tried {
+			err = im.Version.unlike(err)
+		}
+		return nil, nil, err
 	}
 	return im, info, nil
 }

@@ -42,7 +42,7 @@ var waitReasons = []waitReason{
 
 // WaitReasons are why goroutines wait, by number.
 func (v *Version) WaitReasons() []string {
-	if v.Described {
+	if v.Source != Tried {
 		return v.reasons
 	}
 	var names []string

@@ -2,6 +2,7 @@ package golang
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"math"
 	"sort"
@@ -206,6 +207,9 @@ func FuncData(rec []byte, i int) uint32 {
 
 // GoFuncData returns n bytes of a function's data, which is at an offset, from another offset on. It is read-only.
 func (im *Image) GoFuncData(off uint32, from, n int) ([]byte, error) {
+	if im.GoFunc == 0 {
+		return nil, errors.New("where functions have their data is not known")
+	}
 	return im.f.Bytes(im.GoFunc+uint64(off)+uint64(from), n)
 }
 

@@ -22,6 +22,8 @@ const (
 	Undecodable     Reason = "undecodable"
 	Switches        Reason = "go-switches"
 	Handler         Reason = "go-signal"
+	NeedsModule     Reason = "go-needs-module"
+	Unchecked       Reason = "go-unchecked"
 )
 
 // Moves are how a function is traced: the instructions that go elsewhere, and branches of those that stay.
@@ -61,6 +63,14 @@ type Options struct {
 // Site returns how a function is traced, or why it is not.
 func (im *Image) Site(f *Func, o Options) (Moves, Reason) {
 	r := f.reason(o)
+	if r == "" && !im.Version.Module() {
+		switch {
+		case f.Name == Created, f.Name == Ready: // they tell what is in structures of which nothing is known
+			r = NeedsModule
+		case IsRuntime(f.Name) && !Tells(f.Name): // which of them signal handlers call is not known
+			r = Runtime
+		}
+	}
 	if r == "" && o.Runtime && IsRuntime(f.Name) && !Tells(f.Name) {
 		r = im.runtimeReason(f)
 	}
@@ -76,6 +86,9 @@ func (im *Image) Site(f *Func, o Options) (Moves, Reason) {
 	}
 	if b.isWrapper() {
 		return Moves{}, Wrapper
+	}
+	if !im.Version.Module() {
+		return b.alone()
 	}
 	return b.moves()
 }

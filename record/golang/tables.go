@@ -53,12 +53,30 @@ func (im *Image) readTables(section int) error {
 	im.FuncNames, im.CUTab, im.FileTab = word(mdFuncNames), word(mdCUTab), word(mdFileTab)
 	im.lengths = [3]uint64{word(mdFuncNames + 8), word(mdCUTab + 8), word(mdFileTab + 8)}
 	im.Pctab, im.TextStart, im.TextEnd = word(mdPctab), word(mdText), word(mdEText)
-	im.Rodata, im.GoFunc = word(int(im.Version.Rodata)), word(int(im.Version.Rodata)+8)
+	if im.Version.Module() {
+		im.Rodata, im.GoFunc = word(int(im.Version.Rodata)), word(int(im.Version.Rodata)+8)
+	}
 	if im.Pctab-im.Pclntab != le.Uint64(b[56:]) || im.TextEnd < im.TextStart || im.TextEnd-im.TextStart > uint64(len(im.f.Raw())) {
 		return fmt.Errorf("moduledata at %#x: not that of this table", im.ModuleData)
 	}
+	if !im.Version.Module() && !im.isModule(b, word) {
+		return fmt.Errorf("moduledata at %#x has another form", im.ModuleData)
+	}
 	im.text, err = im.f.Bytes(im.TextStart, int(im.TextEnd-im.TextStart))
 	return err
+}
+
+// isModule reports whether all words of moduledata that are read are what pclntab, which has the same differently, says
+// that they are.
+func (im *Image) isModule(pclntab []byte, word func(off int) uint64) bool {
+	for off, at := range map[int]int{mdFuncNames: 32, mdCUTab: 40, mdFileTab: 48, mdPctab: 56, mdFTab: 64} {
+		n := word(off + 8)
+		if word(off)-im.Pclntab != le.Uint64(pclntab[at:]) || n != word(off+16) || n > uint64(len(pclntab)) {
+			return false
+		}
+	}
+	from, to := word(mdMinPC), word(mdMaxPC)
+	return word(mdFTab+8) == le.Uint64(pclntab[8:])+1 && from >= im.TextStart && from < to && to <= im.TextEnd
 }
 
 // A dataWord is a word that has an address once the image has been loaded, counted as the image is linked.
@@ -133,7 +151,10 @@ func (im *Image) module(addr uint64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	im.ModuleData, im.next = addr, le.Uint64(md[im.Version.Next:])
+	im.ModuleData = addr
+	if im.Version.Module() {
+		im.next = le.Uint64(md[im.Version.Next:])
+	}
 	return md, nil
 }
 

@@ -18,6 +18,9 @@ import (
 // tried. Programs of others are traced if their debug information, which go build adds if it is not told otherwise,
 // describes all that is needed, and in the form that is known: then fields may be elsewhere, but are what they were. The
 // trace says so (fentry info), because what such a runtime does may have changed besides.
+//
+// Where that is not there either, the little that recording cannot do without is derived from the machine code of the
+// runtime's own functions (derive.go). Then moved code cannot be made known to the runtime, and less of it moves.
 
 // A Version is what depends on the version of Go that has linked an image: offsets in structures of its runtime.
 type Version struct {
@@ -32,26 +35,42 @@ type Version struct {
 	Next   uint32 // in it
 	Header bool   // pcHeader.textStart is checked
 
-	// Described: these are from the program's debug information. Its version is none that was tried.
-	Described bool
+	// Source is where these are from. Of [Derived] ones there are only GoID, and Size as far as it is read.
+	Source Source
 
 	minor   int
 	reasons []string // for which goroutines wait, by number, as the program says; nil: those of the table
 }
 
-// Label is the version's name, with " described" behind it if it is.
+// Source is where what is known of a version's runtime is from.
+type Source string
+
+// The sources.
+const (
+	Tried     Source = ""          // a table of the versions that were tried
+	Described Source = "described" // the program's debug information
+	Derived   Source = "derived"   // the code of its runtime, which cannot be told of moved code
+)
+
+// Module reports whether the runtime can be told of moved code.
+func (v *Version) Module() bool { return v.Source != Derived }
+
+// Label is the version's name, with where it is known from behind it, if it was not tried.
 func (v *Version) Label() string {
-	if v.Described {
-		return v.Name + " " + described
+	if v.Source != Tried {
+		return v.Name + " " + string(v.Source)
 	}
 	return v.Name
 }
 
-const described = "described"
-
 // Named returns what [Version.Label] has made a label of.
-func Named(label string) (version string, isDescribed bool) {
-	return strings.CutSuffix(label, " "+described)
+func Named(label string) (version string, from Source) {
+	for _, from := range []Source{Described, Derived} {
+		if name, ok := strings.CutSuffix(label, " "+string(from)); ok {
+			return name, from
+		}
+	}
+	return label, Tried
 }
 
 // versions are those that were tried, by their minor number.
@@ -71,9 +90,12 @@ const (
 	mdCUTab     = 0x20
 	mdFileTab   = 0x38
 	mdPctab     = 0x50
+	mdFTab      = 0x80
 	mdMinPC     = 0xa0
+	mdMaxPC     = 0xa8
 	mdText      = 0xb0
 	mdEText     = 0xb8
+	mdKnown     = 0xc0 // what is behind differs
 )
 
 // tried returns the version with a name like go1.26.8. minor is its number, 0: it is no version of Go's.
@@ -102,13 +124,18 @@ func versionOf(f *elfio.File, name string) (Version, error) {
 		return Version{}, refuse("linked by %s: programs of go1.21 and later are traced", name)
 	}
 	v, err := describe(f)
-	if err != nil {
-		return Version{}, refuse("linked by %s: of the runtimes that were tried, go1.21 to go1.27, it is none, and it does not "+
-			"describe its own (%v)", name, err)
+	if err == nil {
+		v.Source, v.reasons = Described, waitReasonsOf(f)
+	} else {
+		v = Version{Source: Derived, Size: mdKnown}
 	}
-	v.Name, v.minor, v.Described = name, minor, true
-	v.reasons = waitReasonsOf(f)
+	v.Name, v.minor = name, minor
 	return v, nil
+}
+
+// unlike refuses an image of a version that was not tried.
+func (v *Version) unlike(why error) error {
+	return refuse("linked by %s: of the runtimes that were tried, go1.21 to go1.27, it is none, and not like them (%v)", v.Name, why)
 }
 
 // layouts are the structures that are needed, and their fields: where they must be, or anywhere.
@@ -121,7 +148,7 @@ var layouts = map[string]map[string]int64{
 	"runtime._func": {"deferreturn": RecDeferReturn, "pcsp": RecPCSP, "pcfile": RecPCFile, "pcln": RecPCLine,
 		"npcdata": RecNPCData, "flag": recFlag, "nfuncdata": RecNFuncData},
 	"runtime.moduledata": {"pcHeader": 0, "funcnametab": mdFuncNames, "cutab": mdCUTab, "filetab": mdFileTab,
-		"pctab": mdPctab, "pclntable": 0x68, "ftab": 0x80, "findfunctab": 0x98, "minpc": mdMinPC, "maxpc": 0xa8, "text": mdText,
+		"pctab": mdPctab, "pclntable": 0x68, "ftab": mdFTab, "findfunctab": 0x98, "minpc": mdMinPC, "maxpc": mdMaxPC, "text": mdText,
 		"etext": mdEText, "rodata": anywhere, "gofunc": anywhere, "bad": anywhere, "next": anywhere},
 	"runtime.pcHeader": {"magic": 0, "minLC": 6, "ptrSize": 7, "nfunc": 8, "funcnameOffset": 0x20, "cuOffset": 0x28,
 		"filetabOffset": 0x30, "pctabOffset": 0x38, "pclnOffset": 0x40},
@@ -168,7 +195,7 @@ func versionIn(found map[string]layout) (v Version, err error) {
 	md, header := found["runtime.moduledata"], found["runtime.pcHeader"]
 	const most = 1 << 12 // of a structure, in bytes
 	if md.fields["gofunc"] != md.fields["rodata"]+8 || g["gopc"] != g["parentGoid"]+8 || g["startpc"] != g["parentGoid"]+24 ||
-		min(md.fields["rodata"], md.fields["bad"], md.fields["next"]) < mdEText+8 || header.size != 0x48 ||
+		min(md.fields["rodata"], md.fields["bad"], md.fields["next"]) < mdKnown || header.size != 0x48 ||
 		max(md.size, g["goid"], g["parentGoid"], m["curg"], m["tls"]) > most {
 		return v, errors.New("its structures have another form")
 	}
