@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // addProgram compiles a program into the machine's directory /own.
@@ -83,6 +85,45 @@ func TestMachineExecutesARM64(t *testing.T) {
 		}
 		if n := children(t, filepath.Join(dir, "tmp", "data")); n != 12 {
 			t.Errorf("%v: %d programs called child, want 12\n%s", m.jobs[tr.record].Argv, n, got.Stderr)
+		}
+	}
+}
+
+// TestMachineLibrariesARM64 is TestRecordLater on an arm64 kernel: libraries that are loaded with a program, and later, are
+// traced, and what opens them is recorded as a system call.
+func TestMachineLibrariesARM64(t *testing.T) {
+	if !testtool.Wide() {
+		t.Skip("five programs are run on an emulated kernel only if FENTRY_WIDE is 1")
+	}
+	t.Parallel()
+	kernel, m := newMachine(t)
+	m.addProgram(t, "libwork.so.3", "testdata/library/work.cc", "-O2", "-shared", "-fPIC")
+	m.addProgram(t, "works", "testdata/library/works.cc", "-O2")
+	argv := []string{"./works", "/own/libwork.so.3"}
+	untraced := m.add("/own", argv, nil, nil)
+	var traced []int
+	for _, options := range [][]string{
+		{"-L", "libwork", "--overhead", "no"}, {"-L", "libwork", "--overhead", "no", "--syscalls"}, {"-L", "*", "--tracer", "count"},
+		{"-L", "*", "--overhead", "no", "--syscalls"},
+	} {
+		record := append([]string{"/fentry", "record", "-v", "-o", "/tmp/data"}, options...)
+		traced = append(traced, m.add("/own", append(record, argv...), nil, []string{"/tmp/data"}))
+	}
+	outcomes := m.run(t, kernel, 14*time.Minute)
+	for _, job := range traced {
+		if job >= len(outcomes) {
+			break // which has been reported
+		}
+		got, want := &outcomes[job], outcomes[untraced].result(argv).mustSucceed(t)
+		if got.Err != "" || got.Status != want.status || string(got.Stdout) != want.stdout {
+			t.Errorf("%v: %s, %s\n%s%s\nuntraced:\n%s", m.jobs[job].Argv, got.Status, got.Err, got.Stdout, got.Stderr, want.stdout)
+			continue
+		}
+		dir := t.TempDir()
+		got.unpack(t, dir)
+		checkWork(t, filepath.Join(dir, "tmp", "data"))
+		if strings.Contains(string(got.Stderr), "later are not traced") {
+			t.Errorf("%v: %s", m.jobs[job].Argv, got.Stderr)
 		}
 	}
 }

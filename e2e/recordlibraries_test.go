@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
@@ -95,66 +94,10 @@ func TestRecordLater(t *testing.T) {
 	testtool.Need(t, "g++")
 	needFentry(t)
 	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := runfile.WriteFile(path, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	lib := write("lib.cc", `#include <stdexcept>
-#include <string>
-static int begun;
-__attribute__((noinline)) int one(int i) { asm volatile(""); return i + 1; }
-__attribute__((constructor, noinline)) void begin() { begun = one(0); }
-extern "C" __attribute__((noinline)) int work(int i)
-{
-	if (i % 4 == 3)
-		throw std::runtime_error(std::to_string(i) + " is refused");
-	return one(i) + begun + std::stoi("1");
-}
-`)
-	program := write("program.cc", `#include <dlfcn.h>
-#include <atomic>
-#include <cstdio>
-#include <exception>
-#include <thread>
-#include <unistd.h>
-#include <vector>
-#include <sys/wait.h>
-static std::atomic<int> sum, refused;
-static void use(const char *path, int n)
-{
-	for (int i = 0; i < n; i++) {
-		void *h = dlopen(path, RTLD_NOW);
-		auto work = (int (*)(int))dlsym(h, "work");
-		try { sum += work(i); } catch (std::exception &e) { refused++; }
-		dlclose(h);
-	}
-}
-int main(int, char **argv)
-{
-	use(argv[1], 40);
-	std::vector<std::thread> ts;
-	for (int t = 0; t < 4; t++)
-		ts.emplace_back(use, argv[1], 20);
-	for (auto &t : ts)
-		t.join();
-	fflush(stdout);
-	pid_t pid = fork();
-	if (!pid) {
-		use(argv[1], 8);
-		_exit(refused);
-	}
-	int status;
-	waitpid(pid, &status, 0);
-	printf("%d %d %d\n", sum.load(), refused.load(), WEXITSTATUS(status));
-	return 0;
-}
-`)
 	so, exe := filepath.Join(dir, "libwork.so.3"), filepath.Join(dir, "program")
 	for _, argv := range [][]string{
-		{"g++", "-O2", "-shared", "-fPIC", "-o", so, lib}, {"g++", "-O2", "-o", exe, program, "-pthread"},
+		{"g++", "-O2", "-shared", "-fPIC", "-o", so, "testdata/library/work.cc"},
+		{"g++", "-O2", "-o", exe, "testdata/library/works.cc", "-pthread"},
 	} {
 		if r := run(t, command{argv: argv}); r.status != "exit 0" && r.err != nil {
 			t.Fatalf("%v: %s", argv, r.stderr)
@@ -170,10 +113,16 @@ int main(int, char **argv)
 		got := run(t, command{argv: slices.Concat([]string{fentry, "record"}, options, []string{exe, so}),
 			env: []string{"XDG_CACHE_HOME=" + dir}})
 		sameBehaviour(t, want, got)
-		report := run(t, command{argv: []string{fentry, "report", "-i", data, "-f", "calls", "-F", "libwork*:work", "-s", "name"}})
-		if calls := strings.Join(strings.Fields(report.stdout), " "); calls != "CALLS FUNCTION 128 work" {
-			t.Errorf("-L %s: %q, %s", which, calls, report.stderr)
-		}
+		checkWork(t, data)
+	}
+}
+
+// checkWork: all calls of the library of testdata/library/works.cc are in the trace.
+func checkWork(t *testing.T, data string) {
+	t.Helper()
+	report := run(t, command{argv: []string{fentry, "report", "-i", data, "-f", "calls", "-F", "libwork*:work", "-s", "name"}})
+	if calls := strings.Join(strings.Fields(report.stdout), " "); calls != "CALLS FUNCTION 128 work" {
+		t.Errorf("%q, %s", calls, report.stderr)
 	}
 }
 

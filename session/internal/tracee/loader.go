@@ -27,7 +27,7 @@ import (
 //
 // From its exec stop on the process runs to a breakpoint at the program's own entry point: there the loader has done its
 // work, and the tracer leaves. On the way it stops where the loader has opened a file, at breakpoints if its code is
-// known (loaderhook_linux_amd64.go), else at all system calls, of which there are thirty for each library. Only calls
+// known (loaderhook.go), else at all system calls, of which there are thirty for each library. Only calls
 // from the loader's code count, so that what constructors of libraries read stays what it is. Constructors can do
 // anything: they get their signals, may fork, execute another program, end the process or take their time. Threads of
 // theirs are not traced, and would die of a breakpoint, so from the first one on there is only that at the entry point.
@@ -129,10 +129,6 @@ type loader struct {
 	opening bool   // it is in a system call that opens a file
 	path    uint64 // the address of the path
 }
-
-// stubLayout says how large each of the stubs is, and where in it the slot is with the address that it goes on to, and
-// where that goes to if nothing is to be done.
-type stubLayout struct{ size, back, slot uint64 }
 
 // span is a part of the loader.
 type span struct{ addr, size uint64 }
@@ -357,6 +353,9 @@ func (l *loader) atBreakpoint(give func(Opened) string) (loaderEnd, error) {
 		return given, &RefusedError{err}
 	}
 	if fd, path, ok := l.opened(regs); ok {
+		if err := l.t.pass(regs); err != nil {
+			return loads, err
+		}
 		return loads, l.replace(fd, path, give)
 	}
 	if !regs.stoppedAt(l.entry) {

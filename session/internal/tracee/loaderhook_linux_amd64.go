@@ -2,8 +2,6 @@ package tracee
 
 import (
 	"bytes"
-	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -12,11 +10,7 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 )
 
-// Where glibc's loader opens files.
-//
-// Somebody has to come to know that the loader has opened a file: this process until the program begins, and the runtime
-// in the program for what that loads later, when nobody traces it (stub/src/amd64/loader.c). So the loader's code is
-// changed at the exec stop, before it runs. It opens files by a handful of functions, in each of which glibc has
+// On x86-64, where glibc's loader opens files it has
 //
 //	b8 01 01 00 00        mov  $0x101, %eax   (openat)
 //	...                   moves of arguments
@@ -24,22 +18,16 @@ import (
 //	48 3d 00 f0 ff ff     cmp  $-4096, %rax
 //	77 xx                 ja   ...
 //
-// The last two but one become a jump to a stub of the same instructions, in a page of its own below the loader, as the
-// runtime is farther away than a jump reaches. If the call has succeeded the stub goes on to where its slot says: to a
-// breakpoint in the stub itself; when the program begins, to the runtime; or, if there is nothing to be done, back.
+// The last two but one become a jump to a stub of the same instructions.
 //
 // The recorder must not change code that something else jumps into: where any bytes of the loader could be a branch to
 // the middle of the eight, they are left alone.
 //
-// musl's loader is also the C library, and opens libraries by its function open, as the program does. There the calls of
-// it are changed, of those that open something to read it, and close it at an execve, as the loader does:
+// musl's calls of open are
 //
 //	be 00 00 08 00        mov  $O_RDONLY|O_CLOEXEC, %esi
 //	...                   moves of arguments
 //	e8 xx xx xx xx        call open
-//
-// They call a stub that calls open and goes on in the same way. Until the program begins these stubs do nothing, and the
-// process stops at all system calls. Other loaders are left alone.
 
 // A stub, and offsets in it.
 const (
@@ -49,6 +37,8 @@ const (
 	stubTrap = 54 // a breakpoint in front of that
 	stubSlot = 64 // the address that it goes on to
 )
+
+var openLayout = stubLayout{stubSize, stubBack, stubTrap, stubSlot}
 
 var (
 	openatNumber = []byte{0xb8, 0x01, 0x01, 0x00, 0x00}                   // mov $0x101, %eax
@@ -62,57 +52,10 @@ const (
 	callStubSlot = 40
 )
 
+var callLayout = stubLayout{size: callStubSize, back: callStubBack, slot: callStubSlot}
+
 // readOnly is in front of calls of open: mov $O_RDONLY|O_CLOEXEC, %esi.
 var readOnly = []byte{0xbe, 0x00, 0x00, 0x08, 0x00}
-
-// hook changes the loader's code so that it comes to a breakpoint when it has opened a file, or at least, when the program
-// has begun, to the runtime.
-func (l *loader) hook() error {
-	sites, err := l.find(func(b []byte, _ uint64) []int { return findOpens(b) })
-	if err != nil {
-		return err
-	}
-	l.stub = stubLayout{stubSize, stubBack, stubSlot}
-	if len(sites) > 0 {
-		if err := l.change(sites, func(at, site uint64) ([]byte, arch.Edit) {
-			jmp := append(le.AppendUint32([]byte{0xe9}, uint32(at-(site+5))), 0x0f, 0x1f, 0x00) // jmp stub; nopl (%rax)
-			return openStub(at, site, l.ways), arch.Edit{Addr: site, Old: callAndCheck, New: jmp}
-		}); err != nil {
-			return err
-		}
-		l.armed = true
-		return nil
-	}
-	open, err := l.symbol("open")
-	if err != nil {
-		return err
-	}
-	if open != 0 {
-		sites, err = l.find(func(b []byte, at uint64) []int { return findCalls(b, open-at) })
-	}
-	if err != nil || len(sites) == 0 {
-		return cmp.Or(err, errors.New("its dynamic loader opens files in an unknown way"))
-	}
-	l.stub = stubLayout{callStubSize, callStubBack, callStubSlot}
-	return l.change(sites, func(at, site uint64) ([]byte, arch.Edit) {
-		call := func(to uint64) []byte { return le.AppendUint32([]byte{0xe8}, uint32(to-(site+5))) }
-		return callStub(at, open), arch.Edit{Addr: site, Old: call(open), New: call(at)}
-	})
-}
-
-// find returns the addresses of what is found in the loader's code.
-func (l *loader) find(in func(code []byte, at uint64) []int) (sites []uint64, err error) {
-	for _, s := range l.code {
-		b := make([]byte, s.size)
-		if err := l.t.ReadAt(b, s.addr); err != nil {
-			return nil, err
-		}
-		for _, at := range in(b, s.addr) {
-			sites = append(sites, s.addr+uint64(at))
-		}
-	}
-	return sites, nil
-}
 
 // findCalls returns the offsets in code of calls of open, which is that far from its beginning, to read something.
 func findCalls(code []byte, open uint64) (at []int) {
@@ -124,40 +67,6 @@ func findCalls(code []byte, open uint64) (at []int) {
 		}
 	}
 	return at
-}
-
-// change puts a stub for each site in memory close to the loader, and has the sites lead there.
-func (l *loader) change(sites []uint64, stub func(at, site uint64) ([]byte, arch.Edit)) error {
-	size := uint64(len(sites)) * l.stub.size
-	page, err := l.page(pageUp(size + uint64(len(exchangeCode)) + exchangePath))
-	if err != nil {
-		return err
-	}
-	var stubs []byte
-	var edits []arch.Edit
-	for i, site := range sites {
-		code, e := stub(page+uint64(i)*l.stub.size, site)
-		stubs, edits = append(stubs, code...), append(edits, e)
-	}
-	defer func() {
-		if l.stubs.size == 0 {
-			l.hooked = nil
-		}
-	}()
-	for _, e := range edits {
-		l.hooked = append(l.hooked, span{e.Addr, uint64(len(e.Old))})
-	}
-	if err := l.t.WriteAt(append(stubs, exchangeCode...), page); err != nil {
-		return err
-	}
-	if err := arch.Compare(l.t, PageSize, arch.All(edits)); err != nil {
-		return err
-	}
-	if err := arch.Write(l.t, PageSize, edits); err != nil {
-		return err
-	}
-	l.stubs, l.exchange = span{page, size}, page+size
-	return nil
 }
 
 // exchangeCode does what replaceFD does: it opens the file at the path in r12 as the descriptor in ebx, and keeps whether that
@@ -233,28 +142,19 @@ func (l *loader) exchangeFD(fd uint64, path string) error {
 	return nil
 }
 
-// aim has the stubs of a process, which are where this one's are, go on to a routine; 0: back to the loader.
-func (l *loader) aim(t *Process, routine uint64) error {
-	for at := l.stubs.addr; at < l.stubs.addr+l.stubs.size; at += l.stub.size {
-		to := routine
-		if to == 0 {
-			to = at + l.stub.back
-		}
-		if err := t.WriteAt(le.AppendUint64(nil, to), at+l.stub.slot); err != nil {
-			return err
-		}
-	}
-	return nil
+// openedFile returns the descriptor of the file that has been opened, and the address of its name.
+func (r *registers) openedFile() (fd, path uint64) { return r.Rax, r.Rsi }
+
+// pass has the process go on behind a breakpoint, where it is.
+func (t *Process) pass(*registers) error { return nil }
+
+// callStub returns the code at addr that calls open for who called it at site, and the change of that.
+func callStub(addr, site, open uint64) ([]byte, arch.Edit, error) {
+	call := func(to uint64) []byte { return le.AppendUint32([]byte{0xe8}, uint32(to-(site+5))) }
+	return appendCallStub(addr, open), arch.Edit{Addr: site, Old: call(open), New: call(addr)}, nil
 }
 
-// opened tells whether the process is at the breakpoint of a stub: it has opened a file then, by the name at path.
-func (l *loader) opened(regs *registers) (fd, path uint64, ok bool) {
-	at := regs.Rip - uint64(len(breakpoint)) - l.stubs.addr
-	return regs.Rax, regs.Rsi, l.armed && at < l.stubs.size && at%stubSize == stubTrap
-}
-
-// callStub is the code at addr that calls open for who calls it.
-func callStub(addr, open uint64) []byte {
+func appendCallStub(addr, open uint64) []byte {
 	b := []byte{0x48, 0x83, 0xec, 0x08}                                   // sub $8, %rsp
 	b = le.AppendUint32(append(b, 0xe8), uint32(open-(addr+9)))           // call open
 	b = append(b, 0x48, 0x83, 0xc4, 0x08, 0x85, 0xc0)                     // add $8, %rsp; test %eax, %eax
@@ -265,8 +165,14 @@ func callStub(addr, open uint64) []byte {
 	return le.AppendUint64(b, addr+callStubBack)                          // slot
 }
 
-// openStub is the code at addr for a system call that was at site, which is recorded if there are ways to the runtime.
-func openStub(addr, site uint64, w ways) []byte {
+// openStub returns the code at addr for a system call at site, which is recorded if there are ways to the runtime, and the
+// change of that.
+func openStub(addr, site uint64, w ways) ([]byte, arch.Edit, error) {
+	jmp := append(le.AppendUint32([]byte{0xe9}, uint32(addr-(site+5))), 0x0f, 0x1f, 0x00) // jmp stub; nopl (%rax)
+	return appendOpenStub(addr, site, w), arch.Edit{Addr: site, Old: callAndCheck, New: jmp}, nil
+}
+
+func appendOpenStub(addr, site uint64, w ways) []byte {
 	next := site + uint64(len(callAndCheck))
 	b := appendWay(nil, addr, w.enter, 0)
 	b = append(b, callAndCheck[:2]...) // syscall

@@ -29,7 +29,7 @@
 /* asm-generic/unistd.h */
 enum {
 	SYS_getcwd = 17, SYS_fcntl = 25, SYS_flock = 32, SYS_mkdirat = 34, SYS_unlinkat = 35, SYS_renameat = 38,
-	SYS_ftruncate = 46, SYS_fallocate = 47, SYS_fchmod = 52, SYS_openat = 56, SYS_close = 57, SYS_getdents64 = 61,
+	SYS_dup3 = 24, SYS_ftruncate = 46, SYS_fallocate = 47, SYS_fchmod = 52, SYS_openat = 56, SYS_close = 57, SYS_getdents64 = 61,
 	SYS_read = 63, SYS_write = 64, SYS_pread64 = 67, SYS_pwrite64 = 68, SYS_readlinkat = 78, SYS_fstat = 80,
 	SYS_futex = 98, SYS_clock_gettime = 113, SYS_sched_yield = 124, SYS_tgkill = 131, SYS_sigaltstack = 132,
 	SYS_rt_sigprocmask = 135, SYS_prctl = 167, SYS_getpid = 172, SYS_getppid = 173, SYS_geteuid = 175, SYS_gettid = 178,

@@ -45,7 +45,7 @@ static char *number(char *p, u32 v)
 static void replace(i64 fd, u64 with)
 {
 	char path[48], *p = path;
-	u64 stat[32] = { 0 }; /* struct stat: the inode follows the device */
+	u64 stat[32]; /* struct stat: the inode follows the device */
 	p = text(p, "/proc/");
 	p = number(p, request_server());
 	p = text(p, "/fd/");
