@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"arguments": {"internal/format", "internal/safetext"},
 	"record": {"elfio", "arch", "arch/amd64", "arch/arm64", "record/code", "record/golang", "record/plain", "symbol",
 		"internal/bigslice", "internal/parallel"},
-	"record/golang":  {"elfio", "arch/amd64", "arch/arm64", "arguments"},
+	"record/golang":  {"elfio", "arch/amd64", "arch/arm64", "arguments", "internal/parallel"},
 	"record/plain":   {"elfio", "elfio/ehframe", "arch/amd64", "arch/arm64", "record/code", "symbol", "internal/parallel"},
 	"record/code":    {"elfio", "arch/amd64", "arch/arm64", "internal/parallel"},
 	"record/objects": {"elfio", "elfio/object", "arch/amd64", "internal/bigslice"},

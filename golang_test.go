@@ -397,7 +397,6 @@ func TestGoProfiled(t *testing.T) {
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"runtime/pprof"
 	"runtime/trace"

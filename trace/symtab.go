@@ -9,7 +9,6 @@ import (
 
 	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/names"
-	"github.com/fentry-dev/fentry/record/golang"
 )
 
 // Names of functions and places in the source. What an id means, and which file is an image's, is package names' to
@@ -49,15 +48,15 @@ func (t *Trace) IsOwn(image int, f Func) bool {
 
 // GoRuntime returns which version of Go has linked the image at a position in Trace.Images, "": none has, or it is not known, and
 // where what is known of its runtime is from.
-func (t *Trace) GoRuntime(image int) (version string, from golang.Source) {
+func (t *Trace) GoRuntime(image int) (version string, from names.GoSource) {
 	if image < len(t.syms) {
 		if tab, ok := t.syms[image].(interface {
-			GoVersion() (string, golang.Source)
+			GoVersion() (string, names.GoSource)
 		}); ok {
 			return tab.GoVersion()
 		}
 	}
-	return "", golang.Tried
+	return "", names.GoTried
 }
 
 // loadSymbols finds each image's functions: the directory's .sym file, or what

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fentry-dev/fentry/internal/machine"
+	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
-	"github.com/fentry-dev/fentry/record/golang"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -384,8 +384,8 @@ type goKnown struct {
 	Derived   bool   `json:"go_derived,omitempty"`
 }
 
-func newGoKnown(version string, from golang.Source) goKnown {
-	return goKnown{version, from == golang.Described, from == golang.Derived}
+func newGoKnown(version string, from names.GoSource) goKnown {
+	return goKnown{version, from == names.GoDescribed, from == names.GoDerived}
 }
 
 // String is what people read about it.

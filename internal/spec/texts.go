@@ -41,7 +41,7 @@ var SymKeys = []Value{
 	{"entry", 0, "its entry point, hex"},
 	{"module", 0, "of a Go program: the path of its main module; absent if it has none"},
 	{"go", 0, "of a Go program: the version of Go that has linked it; with ` described` behind it, one that was not tried, of " +
-		"whose runtime is known what the program's debug information says"},
+		"whose runtime is known what the program's debug information says; with ` derived`, what its code says"},
 }
 
 // A Member is a member of info.json.
