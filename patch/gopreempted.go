@@ -111,6 +111,8 @@ func (l *layout) preempts(addr uint64) bool {
 	return l.goPreempted != 0 && (addr == l.goPreempt || addr-l.goPreempted < uint64(amd64.GoPreemptedLen(0)))
 }
 
+func (l *layout) goes(addr uint64) bool { return l.p.golang.HasGo(addr) }
+
 // preempted is the function that goroutines execute which are stopped by a signal; nil: there is none, or more than one.
 func preempted(im *golang.Image) (found *golang.Func) {
 	for i := range im.Funcs {

@@ -57,6 +57,7 @@ type places interface {
 	inCopy(addr uint64) (uint64, bool)
 	sites() (ids []uint32, at []uint64)
 	preempts(addr uint64) bool
+	goes(addr uint64) bool
 }
 
 // InCopy returns where a thread goes on that is in the middle of a site, at an address of the image. It returns false if
@@ -71,6 +72,9 @@ func (m *Memory) InCopy(addr uint64) (uint64, bool) {
 // Preempts reports whether a thread that is at an address of the image has a goroutine go on, where it was stopped, that has not
 // been led to the copy.
 func (m *Memory) Preempts(addr uint64) bool { return m.places != nil && m.places.preempts(addr) }
+
+// HasGo reports whether an address of the image is one of Go's code.
+func (m *Memory) HasGo(addr uint64) bool { return m.places != nil && m.places.goes(addr) }
 
 // Sites are the sites of functions that are traced, by address, and which function each is of, by local id.
 func (m *Memory) Sites() (ids []uint32, at []uint64) {

@@ -32,13 +32,14 @@ func TestGoAhead(t *testing.T) {
 			p := newPool(t, 128, 0)
 			f := buildFixture(t, "ahead.c", buildOptions{on: onAMD64, tracer: "order", config: Config{Flags: FlagNoClock, Session: p.path()}})
 			at, size := symbolIn(t, f, "go_ahead")
+			later, _ := symbolIn(t, f, "later")
 			out, errs := p.runWith(t, f, func() {
 				p.word(format.HHeartbeat).Add(1)
 				p.endDead(t)
 				if p.drain(2) == 0 {
 					time.Sleep(100 * time.Microsecond)
 				}
-			}, fmt.Sprintf("%x", at), fmt.Sprint(size), fmt.Sprint(c.calls), c.how)
+			}, fmt.Sprintf("%x", at), fmt.Sprint(size), fmt.Sprint(c.calls), c.how, fmt.Sprintf("%x", later))
 			p.drain(2)
 			p.drain(1)
 			if errs != "" {

@@ -322,7 +322,7 @@ static void take_ahead(struct control *c, u64 before)
 {
 	u64 first = c->first, size = c->chunk.size;
 	if (!AHEAD || !clockless() || source.kind != POOL || !c->owner || c->pace || c->vforks || fentry_image.goroutine ||
-	    !before || first - before > size + LATE)
+	    !before || first - before > size + LATE + (u64)load(&later))
 		return;
 	if (!c->ahead)
 		c->ahead = pool_ahead(&c->chunk, AHEAD);

@@ -1,9 +1,10 @@
 /* A signal at each instruction with which a thread goes on in its next chunk without a system call. Arguments: where the
-   routine is that does so and its size, how many calls of a traced function the handler makes, and how else it behaves:
-   stack: it has one of its own; jump: it does not return; fork: it forks, and both return. Chunks are filled up to their
-   last slots, and then the routine is stepped through until the handler does something: at the first instruction, and in the
-   next chunk at the second. Prints how often functions were called, how often the handler did something, and at how many
-   instructions. */
+   routine is that does so and its size, how many calls of a traced function the handler makes, how else it behaves (stack: it
+   has one of its own; jump: it does not return; fork: it forks, and both return), and where it stands how much later
+   numbers may be.
+   Chunks are filled up to their last slots, and then the routine is stepped through until the handler does something: at the
+   first instruction, and in the next chunk at the second. Prints how often functions were called, how often the handler did
+   something, and at how many instructions. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>
@@ -20,6 +21,7 @@
 #define PLAIN __attribute__((noipa, patchable_function_entry(0)))
 
 static struct { long leaf, inner; } *n;
+static int *later;
 static long at, size, from, calls, left, came, child; /* left: instructions until the handler does something */
 static const char *how;
 static char *met;
@@ -79,13 +81,16 @@ PLAIN static void on_trap(int sig, siginfo_t *info, void *uc)
 		abort();
 }
 
-/* fill goes on to the last slots of a chunk behind which another one is prepared. It returns 0 if that takes for ever. */
+/* fill goes on to the last slots of a chunk behind which another one is prepared. Where all is so slow that numbers are late
+   at each chunk, they may be. It returns 0 if that takes for ever. */
 PLAIN static int fill(void)
 {
-	for (long i = 0; i < 1 << 20; i++) {
+	for (long i = 0; i < 1 << 21; i++) {
 		unsigned long next = WORD(CB_NEXT), end = WORD(CB_END);
 		if (end & 7 && (end & -8UL) - next <= 16)
 			return 1;
+		if (i == 1 << 20)
+			*later = 1 << 30;
 		leaf();
 	}
 	return 0;
@@ -114,11 +119,12 @@ PLAIN int main(int argc, char **argv)
 {
 	static char stack[1 << 16];
 	long n_met = 0;
-	if (argc != 5) return 2;
+	if (argc != 6) return 2;
 	at = strtol(argv[1], 0, 16);
 	size = strtol(argv[2], 0, 10);
 	calls = strtol(argv[3], 0, 10);
 	how = argv[4];
+	later = (int *)strtol(argv[5], 0, 16);
 	met = calloc(1, size);
 	n = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	sigaltstack(&(stack_t){ .ss_sp = stack, .ss_size = sizeof stack }, 0);

@@ -33,7 +33,7 @@ func (r *Runtime) Lacks(image uint64, key string, plans []Plan) (lacks bool, aga
 			continue
 		}
 		im, err := p.image(ms, r.aux)
-		if err != nil || !slices.ContainsFunc(r.Images, func(o RuntimeImage) bool { return o.thunks == im.bias+im.m.RXAddr }) {
+		if err != nil || !slices.ContainsFunc(r.Images, im.is) {
 			continue
 		}
 		if r.untouched(im) {

@@ -310,7 +310,7 @@ func joinedIn(pid int) func(*image) bool {
 	})
 	return func(im *image) bool {
 		r, err := runtime()
-		return err != nil || slices.ContainsFunc(r.Images, func(o RuntimeImage) bool { return o.thunks == im.bias+im.m.RXAddr })
+		return err != nil || slices.ContainsFunc(r.Images, im.is)
 	}
 }
 

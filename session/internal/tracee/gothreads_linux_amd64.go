@@ -9,9 +9,13 @@ package tracee
 // goes reports whether it is in a Go program.
 func (a *Attachment) goes() bool { return a.images[0].m.Goroutines }
 
-// goesBack reports whether a word of a thread's stack, in a Go program, is one of them.
-func (a *Attachment) goesBack(t *thread, at uint64) bool {
+// goesBack reports whether a word of a thread's stack, which is an address in the program, is one of them. Any word can be
+// where C code goes back to.
+func (a *Attachment) goesBack(t *thread, at, v uint64) bool {
 	const pushed = 64 // bytes, and more than who leads it to the copy has pushed in front of it
+	if !a.images[0].m.HasGo(v - a.images[0].bias) {
+		return true
+	}
 	if a.images[0].m.Preempts(t.regs.pc()-a.images[0].bias) && at < t.regs.sp()+pushed {
 		return true
 	}

@@ -373,21 +373,16 @@ func (a *Attachment) busy(ts *threads, edits []arch.Edit) (map[int]bool, error) 
 		}
 		return -1
 	}
-	look := func(v uint64) {
-		if i := window(v); i >= 0 {
-			busy[i] = true
-		}
-	}
 	moved := map[*thread]uint64{}
 	for _, t := range ts.all {
 		if to, ok := a.inCopy(t.regs.pc()); ok {
 			moved[t] = to
-		} else {
-			look(t.regs.pc())
+		} else if i := window(t.regs.pc()); i >= 0 {
+			busy[i] = true
 		}
 		if err := t.liveStack(ms, a.mostStack(t), func(at, v uint64) {
-			if !a.goes() || window(v) >= 0 && a.goesBack(t, at) {
-				look(v)
+			if i := window(v); i >= 0 && a.goesBack(t, at, v) {
+				busy[i] = true
 			}
 		}); err != nil {
 			return nil, err
