@@ -20,7 +20,7 @@
 //	          and perf trace
 //	programs  whole runs of Lua and SQLite with all functions traced to disk
 //	installed python and perl as they are installed, with all functions and with record's default bound
-//	go        programs of Go: a call, and a request of an HTTP server, traced and switched off
+//	go        programs of Go: a call, requests of an HTTP server and of a large one, collections, profiles
 //	patch     fentry patch of large executables, against copying them: nothing but code, mostly debug information,
 //	          and the program FENTRY_BENCH_PROGRAM names
 //	read      report and replay of a large trace

@@ -33,6 +33,7 @@ type goRun struct {
 	median []map[string]float64
 
 	find          func() (float64, error) // what is compared, if the program does not print it
+	check         func(out string) error  // whether it has printed what it should; nil: it may be anything
 	before, after func() error            // of each run
 }
 
@@ -93,6 +94,9 @@ func (b *bench) golang() error {
 	if err := b.goNoticed(data); err != nil {
 		return err
 	}
+	if err := b.goLarge(data); err != nil {
+		return err
+	}
 	return b.goPeers(call)
 }
 
@@ -116,11 +120,22 @@ func (c *commander) before() error {
 func (c *commander) after() error { return errors.Join(c.fifo.Close(), os.Remove(c.path)) }
 
 func (b *bench) goTable(head string, runs []*goRun, data string) error {
+	if err := b.goMeasure(runs, data); err != nil {
+		return err
+	}
+	return goPrint(head, runs)
+}
+
+// goMeasure runs all in turn, as often as there are rounds.
+func (b *bench) goMeasure(runs []*goRun, data string) error {
 	for round := range b.rounds {
 		for _, r := range from(runs, round) {
 			s, err := b.goRun(r)
 			if err := errors.Join(os.RemoveAll(data), os.RemoveAll(data+".old")); err != nil {
 				return err
+			}
+			if err == nil && r.check != nil {
+				err = r.check(s.out)
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", r.name, err)
@@ -132,6 +147,10 @@ func (b *bench) goTable(head string, runs []*goRun, data string) error {
 			r.median = append(r.median, m)
 		}
 	}
+	return nil
+}
+
+func goPrint(head string, runs []*goRun) error {
 	fmt.Println(head)
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\t(min)\tratio\twanted\t\t")
