@@ -491,6 +491,13 @@ func TestAppendedData(t *testing.T) {
 	if back, err := patch.Undo(out); err != nil || !bytes.Equal(back, orig) {
 		t.Errorf("undo did not give the original back (%v)", err)
 	}
+	filled := append(read(t, compile(t, "-pg", "-mfentry")), make([]byte, 12345)...)
+	if out, err = plan(t, filled, patch.Options{}).Image(); err != nil {
+		t.Fatalf("with zeroes behind it: %v", err)
+	}
+	if back, err := patch.Undo(out); err != nil || !bytes.Equal(back, filled) {
+		t.Errorf("undo did not give what has zeroes behind it back (%v)", err)
+	}
 }
 
 func TestPlanGivesItsFileTwice(t *testing.T) {
