@@ -192,11 +192,7 @@ func TestControlAddedLibrary(t *testing.T) {
 	} {
 		for name, attached := range map[string]bool{"started": false, "attached": true} {
 			t.Run(kind+" "+name, func(t *testing.T) {
-				library, o := buildAdded(t), ofFunctions(t, "outer", "library_function")
-				if kind == "recorded" {
-					o.Libraries = []string{"libadded"}
-				}
-				c := startControlled(t, attached, o, "-fpatchable-function-entry=5", "-ldl")
+				c, library := startAdded(t, attached, kind == "recorded")
 				want := map[string]uint64{}
 				for i, r := range rounds {
 					if _, err := c.ask(r.set); (err != nil) != r.fails {
@@ -436,11 +432,7 @@ func TestControlAddedReload(t *testing.T) {
 	for _, kind := range []string{"left alone", "recorded"} {
 		for name, attached := range map[string]bool{"started": false, "attached": true} {
 			t.Run(kind+" "+name, func(t *testing.T) {
-				library, o := buildAdded(t), ofFunctions(t, "outer", "library_function")
-				if kind == "recorded" {
-					o.Libraries = []string{"libadded"}
-				}
-				c := startControlled(t, attached, o, "-fpatchable-function-entry=5", "-ldl")
+				c, library := startAdded(t, attached, kind == "recorded")
 				c.do("load %s 1", library)
 				c.control("set_ftrace_filter += libadded:library_inner")
 				c.do("load %s 2", library)
@@ -465,6 +457,16 @@ func TestControlAddedReload(t *testing.T) {
 			})
 		}
 	}
+}
+
+// startAdded starts a controlled program, for a library that it loads later, of which a function is recorded or nothing.
+func startAdded(t *testing.T, attached, recorded bool) (c *controlled, library string) {
+	t.Helper()
+	library, o := buildAdded(t), ofFunctions(t, "outer", "library_function")
+	if recorded {
+		o.Libraries = []string{"libadded"}
+	}
+	return startControlled(t, attached, o, "-fpatchable-function-entry=5", "-ldl"), library
 }
 
 // changedIn is 1 if the beginning of a function of a library is another one in a process than in the file, and else 0.
