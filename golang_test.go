@@ -679,8 +679,12 @@ func TestGoPatched(t *testing.T) {
 		{name: "cgo internally linked", prog: "gocgo", flag: "-ldflags=-linkmode=internal -s", env: "CGO_ENABLED=1",
 			needs: []string{"gcc"}},
 		{name: "arm64", prog: "gostress", flag: "-ldflags=-s -w", env: "CGO_ENABLED=0 GOARCH=arm64", needs: []string{"qemu-aarch64"}},
+		{name: "arm64 cgo", prog: "gocgo", flag: "-ldflags=-w", env: arm64C, needs: []string{"qemu-aarch64", "aarch64-linux-gnu-gcc"}, wide: true},
 	} {
 		t.Run(b.name, func(t *testing.T) {
+			if b.wide && !testtool.Wide() {
+				t.Skip("the emulated machine takes its time")
+			}
 			dir := t.TempDir()
 			prog := b.build(t, dir)
 			p, err := fentry.Open(prog)

@@ -6,14 +6,28 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/record/golang"
 )
+
+// onCgoMachines runs a test for each machine whose Go programs are traced: go build makes what is for that, with C in it.
+func onCgoMachines(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	onGoMachines(t, func(t *testing.T) {
+		cc := "gcc"
+		if os.Getenv("GOARCH") == "arm64" {
+			cc = "aarch64-linux-gnu-gcc"
+		}
+		testtool.Need(t, cc)
+		t.Setenv("CC", cc)
+		test(t)
+	})
+}
 
 // buildCgo builds a Go program of several files, with C in them.
 func buildCgo(t *testing.T, files map[string]string, flags ...string) string {
@@ -34,11 +48,12 @@ func buildCgo(t *testing.T, files map[string]string, flags ...string) string {
 
 // TestGoExceptions records a Go program whose C++ functions throw exceptions through each other, in a call from Go, in one that
 // Go was called back in, and on threads of their own.
-func TestGoExceptions(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("C code of Go programs is traced on x86-64")
-	}
-	testtool.Need(t, "g++")
+func TestGoExceptions(t *testing.T) { onCgoMachines(t, testGoExceptions) }
+
+func testGoExceptions(t *testing.T) {
+	cxx := strings.TrimSuffix(os.Getenv("CC"), "gcc") + "g++"
+	testtool.Need(t, cxx)
+	t.Setenv("CXX", cxx)
 	prog := buildCgo(t, map[string]string{
 		"go.mod": "module exceptions\n\ngo 1.22\n",
 		"main.go": `package main
@@ -134,16 +149,18 @@ TRACED int starts(int n)
 }
 `,
 	})
-	compareStress(t, prog, fentry.Options{}, "GOMAXPROCS=1", "GOMAXPROCS=8 GOGC=1")
+	envs := []string{"GOMAXPROCS=8 GOGC=1", "GOMAXPROCS=1"}
+	if os.Getenv("GOARCH") == "arm64" && !testtool.Wide() {
+		envs = envs[:1]
+	}
+	compareStress(t, prog, fentry.Options{}, envs...)
 }
 
 // TestGoCFunctions: C functions of a Go program are listed as in any other, by whoever it was linked. What is linked with a
 // sanitizer is left alone.
-func TestGoCFunctions(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("C code of Go programs is traced on x86-64")
-	}
-	testtool.Need(t, "gcc")
+func TestGoCFunctions(t *testing.T) { onCgoMachines(t, testGoCFunctions) }
+
+func testGoCFunctions(t *testing.T) {
 	files := map[string]string{
 		"go.mod": "module c\n\ngo 1.22\n",
 		"main.go": `package main
@@ -173,7 +190,7 @@ func main() { println(C.called(-1)) }
 				t.Fatal(err)
 			}
 			defer p.Close()
-			kinds := map[string]record.Kind{}
+			kinds, at := map[string]record.Kind{}, map[string]uint64{}
 			for i := range p.Sites {
 				s := &p.Sites[i]
 				switch {
@@ -184,7 +201,17 @@ func main() { println(C.called(-1)) }
 				case test.reason != "" && s.Traceable() && s.Kind != record.KindGo:
 					t.Errorf("%s can be traced", s.Name)
 				}
-				kinds[s.Name] = s.Kind
+				kinds[s.Name], at[s.Name] = s.Kind, s.Func
+			}
+			im, err := golang.Read(p.File)
+			if err != nil {
+				t.Fatal(err)
+			}
+			from, to := im.GoCode()
+			for name, isGo := range map[string]bool{"called": false, "runtime.asmcgocall": true, "main.main": true} {
+				if in := at[name] >= from && at[name] < to; at[name] == 0 || in != isGo {
+					t.Errorf("%s at %#x: Go's code is from %#x to %#x", name, at[name], from, to)
+				}
 			}
 			if _, ok := kinds["called"]; !ok {
 				t.Error("called is no function")

@@ -77,7 +77,7 @@ func goCounted(said string) map[string]uint64 {
 	for line := range strings.Lines(said) {
 		var name string
 		var n uint64
-		if _, err := fmt.Sscan(line, &name, &n); err == nil && strings.HasPrefix(name, "main.") && n != 0 {
+		if _, err := fmt.Sscan(line, &name, &n); err == nil && n != 0 {
 			counts[name] = n
 		}
 	}

@@ -98,7 +98,7 @@ func (arm64Machine) addVeneers(l *layout, d *detour) {
 
 // displacedEnd is an address behind everything that sites displace, before it is laid out: it stands behind the thunks.
 func (m arm64Machine) displacedEnd(l *layout) uint64 {
-	end := l.thunk(uint32(l.traced)+1) + maxAlign
+	end := l.thunk(uint32(l.thunks)+1) + maxAlign
 	for i := range l.p.Functions {
 		if fn := &l.p.Functions[i]; displaces(fn) {
 			end += uint64(m.displacedLen(fn.Site))
@@ -187,7 +187,7 @@ func (m arm64Machine) detours(l *layout) []detour {
 func (arm64Machine) farSites(l *layout, end uint64) (far []int) {
 	for i := range l.p.Functions {
 		fn := &l.p.Functions[i]
-		if fn.ID == 0 {
+		if fn.ID == 0 || int(fn.ID) > l.thunks {
 			continue
 		}
 		t := l.thunk(fn.ID)
@@ -219,7 +219,8 @@ func findIslands(p *Plan) []uint64 {
 	var out []uint64
 	for i := range p.Functions {
 		fn := &p.Functions[i]
-		if i+1 == len(p.Functions) || fn.Size == 0 || fn.Size%arm64.InstLen != 0 || p.Functions[i+1].Func <= fn.Func {
+		if i+1 == len(p.Functions) || fn.Size == 0 || fn.Size%arm64.InstLen != 0 || p.Functions[i+1].Func <= fn.Func ||
+			p.golang.HasGo(fn.Func) {
 			continue
 		}
 		end, next := fn.Func+fn.Size, p.Functions[i+1].Func

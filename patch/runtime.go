@@ -195,6 +195,9 @@ func (l *layout) config() (config, image []byte, err error) {
 		m.GoID, m.Park, m.Created, m.Parent = v.GoID, p.goID(golang.Park), p.goID(golang.Created), v.Parent
 		m.Ready, m.Ended, m.CurG, m.Deep = p.goID(golang.Ready), p.goID(golang.Ended), v.CurG, arch.GoDeep
 		m.Thread = p.golang.ThreadWord()
+		if from, to := p.golang.GoCode(); l.thunks > 0 && to > from {
+			m.GoCode, m.GoSize = int64(from-r.image), to-from
+		}
 		if !v.Module() {
 			m.Park = 0 // where its reason is among the arguments is not known
 		}

@@ -180,8 +180,7 @@ func Reasons() []ReasonText {
 			"The function is of Go's runtime, or the linker has made it (--runtime; not in programs with C code, nor where only " +
 				"the program's code says what its runtime is like)."},
 		{ReasonGoExternal, "No function: a mark of Go's linker between sections of code."},
-		{ReasonGoC,
-			"A C function of a Go program for arm64, or of one that was built with -race, -msan or -asan."},
+		{ReasonGoC, "A C function of a Go program that was built with -race, -msan or -asan."},
 		{ReasonGoWrapper,
 			"Go's linker has put this function between assembly and a function of the same name, which is traced."},
 		{ReasonGoMeasured, "The program computes a checksum of this code (crypto/internal/fips140)."},

@@ -159,9 +159,9 @@ func (im *Image) HasC() bool {
 	return slices.ContainsFunc(im.Funcs, func(f Func) bool { return Package(f.Name) == "runtime/cgo" })
 }
 
-// TracesC reports whether C functions of the program can be traced: not yet those for AArch64, and not if there is the runtime
-// of a sanitizer among them, which looks at stacks and has its own memory where return addresses would be kept.
-func (im *Image) TracesC() bool { return im.machine == elf.EM_X86_64 && !im.sanitized }
+// TracesC reports whether C functions of the program can be traced: not if there is the runtime of a sanitizer among them,
+// which looks at stacks and has its own memory where return addresses would be kept.
+func (im *Image) TracesC() bool { return !im.sanitized }
 
 // HasGo reports whether the code at an address is one of the program's functions in Go, or in Go's assembly, or a mark of the
 // linker's between them. A nil image has none.
@@ -171,6 +171,18 @@ func (im *Image) HasGo(addr uint64) bool {
 	}
 	f := im.at(addr)
 	return f != nil && !f.isC()
+}
+
+// GoCode returns a range of the program's code in which nothing is C's. Where Go has linked both, C's functions are in front
+// of its own.
+func (im *Image) GoCode() (from, to uint64) {
+	from = im.TextStart
+	for i := range im.Funcs {
+		if f := &im.Funcs[i]; f.isC() {
+			from = f.Next
+		}
+	}
+	return from, im.TextEnd
 }
 
 // sanitizers are functions of the runtime that are there with a sanitizer.

@@ -31,6 +31,14 @@ static void count_call(struct control *c, struct function f)
 		add(HEADER(u64, FT_H_LOST), 1);
 }
 
+/* from_go says whether a call comes from Go's code, in a program of Go's with C code. What is open of C's
+   then has called that code, which has a frame of its own below, or a panic has left it. */
+static int from_go(u64 ret)
+{
+	const struct image_info *m = &fentry_image;
+	return ret - ((u64)m + (u64)m->go_code) < m->go_code_size;
+}
+
 /* enter_call records that f is called. Without t, it leaves that to the fast path where it can;
    else it sets t to the counter then. */
 hidden int enter_call(struct control *c, u64 slot, struct function f, u64 ret, u64 fp, u64 *t)
@@ -49,7 +57,7 @@ hidden int enter_call(struct control *c, u64 slot, struct function f, u64 ret, u
 	}
 	u32 from = c->cur;
 	int called = on_goroutine(c);
-	if (!go_to_stack(c, slot) || slot_taken(c, slot, fp)) {
+	if (!go_to_stack(c, slot) || (slot_taken(c, slot, fp) && !from_go(ret))) {
 		lose(c, 2);
 		return ENTER_SKIP;
 	}

@@ -20,6 +20,7 @@ long c_count(int function) { return counts[function]; }
 // As it is written: not inlined, not specialised.
 #define TRACED __attribute__((noipa))
 #define COUNT(f) counts[f]++
+#define NO_TAIL_CALL __asm__ volatile("")
 
 TRACED int leaf(int n)
 {
@@ -87,6 +88,7 @@ TRACED void handled(int n)
 	COUNT(HANDLED);
 	if (n)
 		handled(n - 1);
+	NO_TAIL_CALL;
 }
 
 TRACED void handle(int signo)
