@@ -25,6 +25,9 @@ func (e *GoEvent) RareID() uint32 {
 	return e.ID
 }
 
+// A GoReturn is an instruction in the middle of what is rewritten of a Go function, and its copy.
+type GoReturn struct{ From, To uint64 }
+
 // A GoShape is how long the code of an event is, and where in it something begins that Go's runtime has to know.
 type GoShape struct {
 	Begin  int // it begins here again after an interruption

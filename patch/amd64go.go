@@ -1,9 +1,9 @@
 package patch
 
 import (
-	"math"
-
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/amd64"
@@ -136,3 +136,41 @@ func (j amd64Jump) write(windows []goWindow) error {
 	}
 	return internalf("no room for a jump at %#x", j.from)
 }
+
+func (m amd64Machine) goReturns(c *goCode, code []byte) (all []arch.GoReturn, ok bool) {
+	if len(c.moves.Branches) > 0 {
+		return nil, false
+	}
+	inside, targets := map[uint64]bool{}, []uint64(nil)
+	for i := range c.moves.Runs {
+		r := &c.moves.Runs[i]
+		src := code[r.Addr-c.f.Entry:][:r.Len]
+		if r.Via != 0 || r.Room < amd64.JumpLen || m.calls(src) {
+			return nil, false
+		}
+		for o := 0; o < r.Len; {
+			in, err := amd64.Decode(src[o:])
+			if err != nil {
+				return nil, false
+			}
+			pc := r.Addr + uint64(o)
+			if in.PCRel == amd64.PCRelBranch {
+				targets = append(targets, in.Target(pc))
+			}
+			if o > 0 {
+				inside[pc] = true
+				all = append(all, arch.GoReturn{From: pc, To: c.at + uint64(c.copies[pc])})
+			}
+			o += in.Len
+		}
+	}
+	return all, !slices.ContainsFunc(targets, func(to uint64) bool { return inside[to] })
+}
+
+func (amd64Machine) goPreemptHead() []byte { return slices.Clone(amd64.GoPreemptHead[:]) }
+
+func (amd64Machine) appendGoPreempted(dst []byte, at, preempt uint64, returns []arch.GoReturn) ([]byte, error) {
+	return amd64.AppendGoPreempted(dst, at, preempt, returns)
+}
+
+func (amd64Machine) goPreemptedLen(returns int) int { return amd64.GoPreemptedLen(returns) }

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/fentry-dev/fentry/arch"
-	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/record/golang"
 )
 
@@ -29,39 +28,17 @@ const asyncPreempt = "runtime.asyncPreempt"
 
 // A goReverter is a machine with functions that can be the original's again.
 type goReverter interface {
+	goMachine
 	// goReturns returns the instructions in the middle of what is rewritten of a function, and where they are now; false: it
 	// has to stay as it is.
-	goReturns(c *goCode, code []byte) ([]amd64.GoReturn, bool)
-}
-
-func (m amd64Machine) goReturns(c *goCode, code []byte) (all []amd64.GoReturn, ok bool) {
-	if len(c.moves.Branches) > 0 {
-		return nil, false
-	}
-	inside, targets := map[uint64]bool{}, []uint64(nil)
-	for i := range c.moves.Runs {
-		r := &c.moves.Runs[i]
-		src := code[r.Addr-c.f.Entry:][:r.Len]
-		if r.Via != 0 || r.Room < amd64.JumpLen || m.calls(src) {
-			return nil, false
-		}
-		for o := 0; o < r.Len; {
-			in, err := amd64.Decode(src[o:])
-			if err != nil {
-				return nil, false
-			}
-			pc := r.Addr + uint64(o)
-			if in.PCRel == amd64.PCRelBranch {
-				targets = append(targets, in.Target(pc))
-			}
-			if o > 0 {
-				inside[pc] = true
-				all = append(all, amd64.GoReturn{From: pc, To: c.at + uint64(c.copies[pc])})
-			}
-			o += in.Len
-		}
-	}
-	return all, !slices.ContainsFunc(targets, func(to uint64) bool { return inside[to] })
+	goReturns(c *goCode, code []byte) ([]arch.GoReturn, bool)
+	// goPreemptHead is what runtime.asyncPreempt begins with in versions of Go that are known, as long as a jump.
+	goPreemptHead() []byte
+	// appendGoPreempted appends the routine that goroutines come to which were stopped, for address at, with a table of
+	// returns, which are sorted, behind it. preempt is the address of runtime.asyncPreempt.
+	appendGoPreempted(dst []byte, at, preempt uint64, returns []arch.GoReturn) ([]byte, error)
+	// goPreemptedLen is how long that is, with a table of so many.
+	goPreemptedLen(returns int) int
 }
 
 // placePreempted adds the routine that goroutines come to which were stopped by a signal, and notes the functions that can
@@ -75,8 +52,8 @@ func (l *layout) placePreempted(im *golang.Image) error {
 	if preempt == nil {
 		return nil
 	}
-	head := amd64.GoPreemptHead
-	if code, err := im.Code(preempt); err != nil || !bytes.HasPrefix(code, head[:]) {
+	head := m.goPreemptHead()
+	if code, err := im.Code(preempt); err != nil || !bytes.HasPrefix(code, head) {
 		return err
 	}
 	l.goBack = make(map[int]bool, len(l.goCodes))
@@ -89,26 +66,26 @@ func (l *layout) placePreempted(im *golang.Image) error {
 			l.goBack[c.fn], l.goReturns = true, append(l.goReturns, returns...)
 		}
 	}
-	slices.SortFunc(l.goReturns, func(a, b amd64.GoReturn) int { return cmp.Compare(a.From, b.From) })
+	slices.SortFunc(l.goReturns, func(a, b arch.GoReturn) int { return cmp.Compare(a.From, b.From) })
 	at := l.add(piece{
-		name: ".fentry.preempted", code: true, size: uint64(amd64.GoPreemptedLen(len(l.goReturns))), align: 8, owner: nobody,
+		name: ".fentry.preempted", code: true, size: uint64(m.goPreemptedLen(len(l.goReturns))), align: 8, owner: nobody,
 		write: func(dst []byte) ([]byte, error) {
-			return amd64.AppendGoPreempted(dst, l.goPreempted, preempt.Entry, l.goReturns)
+			return m.appendGoPreempted(dst, l.goPreempted, preempt.Entry, l.goReturns)
 		},
 	})
-	l.goPreempted, l.goPreempt = at, preempt.Entry
-	jump, err := amd64.AppendJump(nil, preempt.Entry, at)
+	l.goPreempted, l.goPreemptedLen, l.goPreempt = at, uint64(m.goPreemptedLen(0)), preempt.Entry
+	jump, err := m.appendGoJump(nil, preempt.Entry, at)
 	if err != nil {
 		return err
 	}
 	l.tables = append(l.tables, arch.Edit{
-		Addr: preempt.Entry, Old: head[:], New: jump, Func: asyncPreempt, Reason: "preempted",
+		Addr: preempt.Entry, Old: head, New: jump, Func: asyncPreempt, Reason: "preempted",
 	})
 	return nil
 }
 
 func (l *layout) preempts(addr uint64) bool {
-	return l.goPreempted != 0 && (addr == l.goPreempt || addr-l.goPreempted < uint64(amd64.GoPreemptedLen(0)))
+	return l.goPreempted != 0 && (addr == l.goPreempt || addr-l.goPreempted < l.goPreemptedLen)
 }
 
 func (l *layout) goes(addr uint64) bool { return l.p.golang.HasGo(addr) }
@@ -140,7 +117,7 @@ func (l *layout) goSites() (ids []uint32, at []uint64) {
 
 // goCopy returns the copy of an instruction in the middle of what is rewritten of a function that can be the original's again.
 func (l *layout) goCopy(addr uint64) (uint64, bool) {
-	i, ok := slices.BinarySearchFunc(l.goReturns, addr, func(r amd64.GoReturn, addr uint64) int { return cmp.Compare(r.From, addr) })
+	i, ok := slices.BinarySearchFunc(l.goReturns, addr, func(r arch.GoReturn, addr uint64) int { return cmp.Compare(r.From, addr) })
 	if !ok {
 		return 0, false
 	}

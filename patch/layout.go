@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/fentry-dev/fentry/arch"
-	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
 	"github.com/fentry-dev/fentry/elfio/inject"
@@ -73,10 +72,11 @@ type layout struct {
 	goOriginal uint64             // what the code was, in a file
 	goLink     uint64             // and what tells the runtime to bring it there; 0: it is where it was made
 
-	goBack      map[int]bool     // functions that can be the original's again
-	goReturns   []amd64.GoReturn // in the middle of their windows, by address
-	goPreempt   uint64           // runtime.asyncPreempt
-	goPreempted uint64           // where it leads: goroutines come there that were stopped by a signal
+	goBack         map[int]bool    // functions that can be the original's again
+	goReturns      []arch.GoReturn // in the middle of their windows, by address
+	goPreempt      uint64          // runtime.asyncPreempt
+	goPreempted    uint64          // where it leads: goroutines come there that were stopped by a signal
+	goPreemptedLen uint64          // of the code there
 
 	runtime  runtime
 	runs     []arch.ThunkRun

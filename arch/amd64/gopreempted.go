@@ -1,6 +1,10 @@
 package amd64
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/fentry-dev/fentry/arch"
+)
 
 // Where goroutines go on that were stopped between any two instructions.
 //
@@ -10,9 +14,6 @@ import "encoding/binary"
 // middle of what is rewritten when recording goes on. So the first instructions of runtime.asyncPreempt, which every such
 // goroutine executes, are led to a routine that replaces the address by that of the instruction's copy, which is always
 // there.
-
-// A GoReturn is an instruction in the middle of what is rewritten, and its copy.
-type GoReturn struct{ From, To uint64 }
 
 const (
 	goPreemptedLen = 86
@@ -71,7 +72,7 @@ const goPreemptedTable = (goPreemptedLen + 7) &^ 7
 
 // AppendGoPreempted appends the routine for address at, with its table: returns are sorted, and preempt is the address of
 // runtime.asyncPreempt.
-func AppendGoPreempted(dst []byte, at, preempt uint64, returns []GoReturn) ([]byte, error) {
+func AppendGoPreempted(dst []byte, at, preempt uint64, returns []arch.GoReturn) ([]byte, error) {
 	b := goPreempted
 	table := at + goPreemptedTable
 	p := patcher{b: b[:], at: at}
