@@ -161,7 +161,9 @@ func compareSaid(t *testing.T, data string, front int, c command, r *result) {
 		t.Fatal(err)
 	}
 	defer tr.Close()
-	const largest = 2560 << 10 // of the program and its libraries
+	// Of the program and its libraries, with what is added to them: the C library has 1.7 MiB, and 0.9 more on arm64 if all its
+	// entries describe what thunks hide. The tracer's memory is much further away.
+	const largest = 4 << 20
 	n, moved := 0, 0
 	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
 		if ev.Kind != trace.Stacktrace {

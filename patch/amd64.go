@@ -147,6 +147,9 @@ func (amd64Machine) appendWordCall(dst, old []byte, at, to uint64) ([]byte, erro
 	return amd64.AppendNops(dst, wordCallLen-amd64.JumpLen), err
 }
 
+// unchanged is not asked.
+func (amd64Machine) unchanged(*record.Site, uint64) bool { return false }
+
 // entryRows: the CIE of thunks has the row already.
 func (amd64Machine) entryRows(hides bool) []byte {
 	if hides {

@@ -85,6 +85,15 @@ func (arm64Machine) appendDisplaced(b []byte, f *elfio.File, fn *Func, to, thunk
 	return arm64.AppendDisplaced(b, fn.Bytes[:fn.Moved], fn.Addr, to, back)
 }
 
+// unchanged: what a store saves stays in its register. Rows of functions that sign the return address are left as they are.
+func (arm64Machine) unchanged(s *record.Site, reg uint64) bool {
+	if s.Moved != arm64.InstLen || s.Ret == record.RetSignedLR || reg >= arm64.StackPointer {
+		return false
+	}
+	in := arm64.DecodeWord(le.Uint32(s.Bytes))
+	return in.Op != arm64.Call && in.Op != arm64.CallInd && arm64.Writes(in.Word)>>reg&1 == 0
+}
+
 // entryRows: those of veneers, with the rule that looks behind thunks.
 func (arm64Machine) entryRows(hides bool) []byte {
 	rows := arm64.VeneerRows()

@@ -184,10 +184,13 @@ func (l *layout) displacedFrames(t *ehframe.Table, v *ehframe.Variants, err *err
 func (l *layout) displacedRows(dst []byte, fn *Func, d *ehframe.FDE) ([]byte, error) {
 	lead := fn.Addr - d.PC // of rows before the site nothing is displaced
 	first, gone := l.displacer.displacedRows(fn.Site, d.CIE)
-	dst, err := d.AppendMoved(append(dst, first...), lead+uint64(fn.Moved), func(at uint64) (uint64, bool) {
+	dst = append(dst, first...)
+	start := len(dst)
+	dst, err := d.AppendMoved(dst, lead+uint64(fn.Moved), func(at uint64) (uint64, bool) {
 		to, ok := l.displacer.displacedAt(fn.Site, int(max(at, lead)-lead))
 		return uint64(to - gone), ok
 	})
+	dst = ehframe.AppendUnchanged(dst[:start], dst[start:], func(reg uint64) bool { return l.displacer.unchanged(fn.Site, reg) })
 	if err != nil {
 		return dst, fmt.Errorf("%s at %#x: %w", fn.Name, fn.Func, err)
 	}

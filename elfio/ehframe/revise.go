@@ -280,6 +280,9 @@ func (t *Table) refer(i int, cie, lead uint64) (Edit, bool) {
 		o.PutUint32(b[4:], o.Uint32(b[4:])+uint32(lead))
 		o.PutUint32(b[8:], uint32(d.Size-lead))
 		silence(b[n-len(d.Instructions):], u.cie, lead)
+		for n > 4 && b[n-1] == old[n-1] { // the rest stays, and need not be kept for whoever takes this back
+			n--
+		}
 	}
-	return Edit{Addr: t.area.addr + pos + 4, Off: t.area.off + pos + 4, Old: old[:n], New: b}, true
+	return Edit{Addr: t.area.addr + pos + 4, Off: t.area.off + pos + 4, Old: old[:n], New: b[:n]}, true
 }

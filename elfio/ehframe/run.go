@@ -80,6 +80,27 @@ func (r *Run) reach(c *CIE, code []byte) (n uint64, joins bool) {
 	return n, true
 }
 
+// AppendUnchanged appends call frame instructions without those that say where in the frame a register is saved for
+// which unchanged says that it still has the value: code that only saves registers needs none of them. dst may be what is in
+// front of code.
+func AppendUnchanged(dst, code []byte, unchanged func(reg uint64) bool) []byte {
+	for len(code) > 0 {
+		in, rest, ok := cut(code)
+		if !ok {
+			return append(dst, code...)
+		}
+		switch in.op {
+		case cfaOffset, cfaOffsetExt, cfaOffsetSf:
+			if unchanged(in.a) {
+				code = rest
+				continue
+			}
+		}
+		dst, code = append(dst, in.raw...), rest
+	}
+	return dst
+}
+
 // Plainest returns, for each CIE of the table, one by which its FDEs can be described as well if they have no
 // language-specific data: it says the same of frames, and names no personality routine if any such CIE names none.
 func (t *Table) Plainest() map[*CIE]*CIE {

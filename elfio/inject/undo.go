@@ -17,18 +17,22 @@ import (
 
 // The undo record, contents of section .fentry.undo, little-endian whatever the image is:
 //
-//	 0  magic "FENTRYU1"
+//	 0  magic "FENTRYU2"
 //	 8  u64 size of the original file
 //	16  checksum of the original file, 32 bytes (see checksum)
 //	48  u64 bytes of the body as stored
 //	56  u64 bytes of the body expanded
-//	64  body, DEFLATE (RFC 1951): uvarint number of ranges; per range uvarint gap since the end of the
-//	    last one, uvarint length; then the original bytes of all ranges
+//	64  body, DEFLATE (RFC 1951): uvarint number of ranges; the uvarint gap of each since the end of the last one; of each
+//	    uvarint twice the length, and 1 if its first word leads where the last one that is kept does; then the original
+//	    bytes of all ranges, but for such words
 //	..  u64 bytes of the record including this field, magic "FENTRYUZ"
+//
+// A word is 4 bytes, and leads as far back as it says. Entries of an unwind table begin so: all that belong to one CIE lead
+// to that. They are half of the ranges, and no two such words are the same: DEFLATE would have to keep each.
 //
 // An image without section headers ends with the record, which its last 16 bytes find.
 const (
-	undoMagic   = "FENTRYU1"
+	undoMagic   = "FENTRYU2"
 	undoEnd     = "FENTRYUZ"
 	undoHeader  = 64
 	undoTrailer = 16
@@ -37,6 +41,22 @@ const (
 
 // span is a range of file bytes.
 type span struct{ off, n uint64 }
+
+// undoWord is the size of a word that may be left out.
+const undoWord = 4
+
+// A lead is where words that are left out lead, as an offset in the file, modulo 2^32.
+type lead struct {
+	to    uint32
+	known bool
+}
+
+// next takes the word at an offset, and reports whether it leads where the last one did.
+func (l *lead) next(off uint64, word []byte) bool {
+	last := *l
+	*l = lead{uint32(off) - binary.LittleEndian.Uint32(word), true}
+	return *l == last
+}
 
 // checksumBlock is the unit of checksum.
 const checksumBlock = 1 << 12
@@ -62,7 +82,7 @@ func checksum(b []byte) [sha256.Size]byte {
 func encodeUndo(orig []byte, edits []elfio.RawEdit) []byte {
 	n := binary.MaxVarintLen64
 	for i := range edits {
-		n += len(edits[i].New) + 4 // gaps of less than 2 MiB, lengths of less than 128
+		n += len(edits[i].New) + 4 // gaps of less than 2 MiB, lengths of less than 64
 	}
 	body := bigslice.Make[byte](0, n)
 	body = binary.AppendUvarint(body, uint64(len(edits)))
@@ -70,13 +90,19 @@ func encodeUndo(orig []byte, edits []elfio.RawEdit) []byte {
 	for i := range edits {
 		e := &edits[i]
 		body = binary.AppendUvarint(body, e.Off-at)
-		body = binary.AppendUvarint(body, uint64(len(e.New)))
 		at = e.Off + uint64(len(e.New))
 	}
+	old := bigslice.Make[byte](0, n)
+	var l lead
 	for i := range edits {
 		e := &edits[i]
-		body = append(body, orig[e.Off:e.Off+uint64(len(e.New))]...)
+		size, b := uint64(len(e.New))*2, orig[e.Off:e.Off+uint64(len(e.New))]
+		if len(b) >= undoWord && l.next(e.Off, b) {
+			size, b = size|1, b[undoWord:]
+		}
+		body, old = binary.AppendUvarint(body, size), append(old, b...)
 	}
+	body = append(body, old...)
 	var z bytes.Buffer
 	w, err := flate.NewWriter(&z, flate.DefaultCompression)
 	if err == nil {
@@ -163,22 +189,51 @@ func decodeUndo(rec []byte, off, limit uint64) (*undoRecord, error) {
 	if !ok || count > uint64(len(body)) {
 		return bad("%d ranges in %#x bytes", count, expanded)
 	}
-	u.spans = make([]span, 0, min(count, 1<<16))
+	u.spans = make([]span, count)
+	for i := range u.spans {
+		u.spans[i].off = uv()
+	}
+	words := make([]bool, count) // those that are left out
 	at, total := uint64(0), uint64(0)
-	for range count {
-		gap, n := uv(), uv()
-		if !ok || gap > u.size-at || n > u.size-at-gap {
-			return bad("range %d is outside the original", len(u.spans))
+	for i := range u.spans {
+		s, size := &u.spans[i], uv()
+		n, gap := size/2, s.off
+		words[i] = size&1 != 0
+		if !ok || gap > u.size-at || n > u.size-at-gap || words[i] && n < undoWord {
+			return bad("range %d is outside the original, or too small", i)
 		}
-		u.spans = append(u.spans, span{at + gap, n})
+		s.off, s.n = at+gap, n
 		at += gap + n
-		total += n
+		if total += n; words[i] {
+			total -= undoWord
+		}
 	}
 	if total != uint64(len(body)) {
 		return bad("%#x bytes for ranges of %#x", len(body), total)
 	}
-	u.old = body
+	if u.old, ok = withWords(body, u.spans, words); !ok {
+		return bad("the first word that leads somewhere is missing")
+	}
 	return u, nil
+}
+
+// withWords returns the bytes of spans, with the words that were left out; false: none says what they are.
+func withWords(b []byte, spans []span, out []bool) ([]byte, bool) {
+	old := bigslice.Make[byte](0, len(b)+undoWord*len(spans))
+	var l lead
+	for i, s := range spans {
+		if out[i] {
+			if !l.known {
+				return nil, false
+			}
+			old = binary.LittleEndian.AppendUint32(old, uint32(s.off)-l.to)
+			s.n -= undoWord
+		} else if s.n >= undoWord {
+			l.next(s.off, b)
+		}
+		old, b = append(old, b[:s.n]...), b[s.n:]
+	}
+	return old, true
 }
 
 // findUndo returns the undo record of an image.
