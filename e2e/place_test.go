@@ -1,7 +1,10 @@
 package e2e
 
 import (
+	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,6 +49,60 @@ func TestPlaces(t *testing.T) {
 			}
 			if calls := report(t, filepath.Join(dir, "data")); len(calls) != 2 {
 				t.Errorf("calls %+v", calls)
+			}
+		})
+	}
+}
+
+// A program that a traced one executes where another root is, without /proc, is recorded with it: it prints what it prints
+// untraced, and leaves nothing there, as it would not find the way back from a directory that is not below the root.
+func TestChrooted(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("programs without sites are traced on x86-64")
+	}
+	needFentry(t)
+	testtool.Need(t, "gcc")
+	if os.Geteuid() != 0 {
+		t.Skip("only root changes the root directory")
+	}
+	dir := t.TempDir()
+	root := filepath.Join(dir, "root")
+	const source = `#define _GNU_SOURCE
+#include <stdio.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	char b[99];
+	if (argc == 3) {
+		if (chdir(argv[1]) || chroot(argv[2])) return 1;
+		execl("/prog", "/prog", (char *)0);
+	}
+	printf("%d %s\n", argc, getcwd(b, sizeof b) ? b : argv[0]);
+	return 3;
+}
+`
+	prepare := "set -e; mkdir root; cat >prog.c <<'E'\n" + source + "E\ngcc -O1 -static -o root/prog prog.c"
+	run(t, command{dir: dir, argv: []string{"sh", "-c", prepare}}).mustSucceed(t)
+	for name, words := range map[string][]string{
+		"below":   {filepath.Join(root, "prog"), root, "."},
+		"outside": {filepath.Join(root, "prog"), dir, root}, // no path leads from the root to where it is
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := filepath.Join(t.TempDir(), "data")
+			want := run(t, command{dir: dir, argv: words})
+			got := run(t, command{dir: dir, argv: append([]string{fentry, "record", "-q", "-o", data}, words...)})
+			if want.status != "exit 3" {
+				t.Fatalf("%s: %s", want.status, want.stderr)
+			}
+			if sameBehaviour(t, want, got); got.stderr != want.stderr {
+				t.Errorf("stderr %q, untraced %q", got.stderr, want.stderr)
+			}
+			calls := report(t, data)
+			if !slices.ContainsFunc(calls, func(r reportRow) bool { return r.Name == "main" && r.Calls == 2 }) {
+				t.Errorf("main is not among the %d functions with two calls", len(calls))
+			}
+			if left, err := os.ReadDir(root); err != nil || len(left) != 1 {
+				t.Errorf("there is %v, %v", left, err)
 			}
 		})
 	}

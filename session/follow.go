@@ -205,8 +205,11 @@ func (f *follower) begins(t *tracee.Process, pid int, path string) error {
 		return nil
 	}
 	pool := -1
-	if inner, below := procfs.InnerPID(pid); below {
+	inner, below := procfs.InnerPID(pid)
+	if below {
 		f.join(inner, pid)
+	}
+	if below || !f.opens(pid, m) {
 		pool = f.pool
 	}
 	err := t.InjectExecuted(m, pool)
@@ -219,6 +222,18 @@ func (f *follower) begins(t *tracee.Process, pid int, path string) error {
 		err = f.load(t, m, path)
 	}
 	return err
+}
+
+// opens reports whether a process that sees the ids of this PID namespace finds the buffer where a plan says: it has a /proc
+// of it, if it has another root or other mounts.
+func (f *follower) opens(pid int, m *patch.Memory) bool {
+	path, _, _ := bytes.Cut(m.RX[m.Session-m.RXAddr:], []byte{0})
+	is, err := os.Stat(fmt.Sprintf("/proc/%d/root%s", pid, path))
+	if err != nil {
+		return false
+	}
+	st, ok := is.Sys().(*syscall.Stat_t)
+	return ok && st.Ino == f.shared.Inode
 }
 
 // load gives the program's dynamic loader patched libraries, until the program begins.

@@ -42,7 +42,7 @@ type Process struct {
 	// poke: /proc/PID/mem does not write to read-only memory here
 	// (proc_mem.force_override), ptrace must.
 	poke bool
-	// inside: it cannot open what is open here, being in a PID namespace.
+	// inside: it cannot open what is open here, being in a PID namespace, or where no /proc is.
 	inside bool
 	// halted: at its last stop, its process was stopped by a signal.
 	halted bool
