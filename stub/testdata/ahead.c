@@ -21,7 +21,7 @@
 #define PLAIN __attribute__((noipa, patchable_function_entry(0)))
 
 static struct { long leaf, inner; } *n;
-static int *later;
+static int *how_much_later;
 static long at, size, from, calls, left, came, child; /* left: instructions until the handler does something */
 static const char *how;
 static char *met;
@@ -90,7 +90,7 @@ PLAIN static int fill(void)
 		if (end & 7 && (end & -8UL) - next <= 16)
 			return 1;
 		if (i == 1 << 20)
-			*later = 1 << 30;
+			*how_much_later = 1 << 30;
 		leaf();
 	}
 	return 0;
@@ -124,7 +124,7 @@ PLAIN int main(int argc, char **argv)
 	size = strtol(argv[2], 0, 10);
 	calls = strtol(argv[3], 0, 10);
 	how = argv[4];
-	later = (int *)strtol(argv[5], 0, 16);
+	how_much_later = (int *)strtol(argv[5], 0, 16);
 	met = calloc(1, size);
 	n = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	sigaltstack(&(stack_t){ .ss_sp = stack, .ss_size = sizeof stack }, 0);
