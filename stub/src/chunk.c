@@ -40,6 +40,8 @@ static void set_end(struct control *c, u64 end)
 	c->sys_end = c->vforks ? 0 : (end & -8UL) + 16 - SYSCALL_RECORD;
 }
 
+hidden i32 later;
+
 /* forget_ahead has the next chunk, if one is prepared, begun by a slow path: its header is not right any more. */
 hidden void forget_ahead(struct control *c)
 {

@@ -20,8 +20,6 @@
 #include "costly.h"
 #include "source.h"
 
-hidden i32 later;
-
 /* undisturbed says whether there is nothing that a slow path should look at. */
 static int undisturbed(void)
 {
