@@ -10,13 +10,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/internal/format"
-	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/session"
 )
 
@@ -42,13 +40,13 @@ func TestControlMemory(t *testing.T) {
 				default:
 					refused[wrong.Why]++
 					// What it had before it was told to do so again can be there, too; and while that is tried, more.
-					most, end := first+2*uint64(os.Getpagesize()), time.Now().Add(testtool.Patience)
-					for c.addressSpace() > most && time.Now().Before(end) {
-						time.Sleep(time.Millisecond)
-					}
-					if now := c.addressSpace(); now > most {
-						t.Fatalf("%d bytes: %v: it has %d bytes of address space, and had %d", more, err, now, first)
-					}
+					most := first + 2*uint64(os.Getpagesize())
+					waitFor(t, fmt.Sprintf("address space of %d bytes again (%d bytes: %v)", most, more, err), func() int {
+						if c.addressSpace() > most {
+							return 0
+						}
+						return 1
+					})
 				}
 				c.do("work 1")
 				c.do("thread 1")

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,39 +26,26 @@ func TestIdenticalObjects(t *testing.T) {
 	if err != nil || len(sources) < 10 {
 		t.Fatalf("%d sources: %v", len(sources), err)
 	}
-	for name, argv := range map[string][]string{
-		"cc1":   {"cc1", "-quiet", "-imultiarch", "x86_64-linux-gnu", "-O2", "-g", "-fno-working-directory", "-o"},
-		"clang": {"clang", "-c", "-O2", "-g", "-o"},
+	for name, options := range map[string][]string{
+		"cc1":   {"-quiet", "-imultiarch", "x86_64-linux-gnu", "-O2", "-g", "-fno-working-directory"},
+		"clang": {"-c", "-O2", "-g"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			file := needProgram(t, name)
+			compiler := append([]string{needProgram(t, name)}, options...)
+			traced := []string{fentry, "record", "--overhead", "no", "--flight", "16M", "-L", "*", "-o", filepath.Join(t.TempDir(), "data")}
 			compiled := 0
 			for _, source := range sources {
-				made := map[bool][]byte{}
-				for _, traced := range []bool{false, true} {
-					dir := t.TempDir()
-					out := filepath.Join(dir, "out")
-					words := append(append([]string{file}, argv[1:]...), out, source)
-					if traced {
-						words = append([]string{fentry, "record", "--overhead", "no", "--flight", "16M", "-L", "*", "-o", filepath.Join(dir, "data")},
-							words...)
-					}
-					r := run(t, command{argv: words})
-					if !traced && r.status != "exit 0" {
-						break // it is not for this compiler
-					}
-					if traced && !strings.Contains(r.stderr, " 0 lost") {
-						t.Errorf("%s: %s\n%s", source, r.status, clip(r.stderr))
-					}
-					if made[traced], err = os.ReadFile(out); err != nil {
-						t.Fatalf("%s, traced %v: %v\n%s", source, traced, err, clip(r.stderr))
-					}
+				want, r := compileBy(t, source, compiler)
+				if r.status != "exit 0" {
+					continue // it is not for this compiler
 				}
-				if made[false] == nil {
-					continue
+				compiled++
+				got, r := compileBy(t, source, slices.Concat(traced, compiler))
+				if !strings.Contains(r.stderr, " 0 lost") {
+					t.Errorf("%s: %s\n%s", source, r.status, clip(r.stderr))
 				}
-				if compiled++; !bytes.Equal(made[false], made[true]) {
-					t.Errorf("%s: %d bytes, untraced %d, or others", source, len(made[true]), len(made[false]))
+				if !bytes.Equal(want, got) {
+					t.Errorf("%s: %d bytes, untraced %d, or others", source, len(got), len(want))
 				}
 			}
 			t.Logf("%d sources", compiled)
@@ -66,4 +54,16 @@ func TestIdenticalObjects(t *testing.T) {
 			}
 		})
 	}
+}
+
+// compileBy compiles a source, and returns what was made of it; nothing if it could not be.
+func compileBy(t *testing.T, source string, compiler []string) (made []byte, r *result) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "out")
+	r = run(t, command{argv: slices.Concat(compiler, []string{"-o", out, source})})
+	made, err := os.ReadFile(out)
+	if err != nil && r.status == "exit 0" {
+		t.Fatalf("%s: %v\n%s", source, err, clip(r.stderr))
+	}
+	return made, r
 }

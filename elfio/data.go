@@ -147,8 +147,8 @@ func (f *File) Bytes(addr uint64, n int) ([]byte, error) {
 
 // Overlay returns the range of the file after everything its headers describe: data that self-extracting programs,
 // AppImages and the like append and look for from the end of the file. An injection follows it, so such programs may
-// no longer find it. n is 0 for most files, also where only zeroes follow, with which linkers fill files up, as that of go1.21
-// does for arm64.
+// no longer find it. n is 0 for most files, also where only zeroes follow, with which linkers fill files up, as that of
+// go1.21 does for arm64.
 func (f *File) Overlay() (off, n uint64) {
 	end := f.c.EhdrSize()
 	cover := func(off, n uint64) {

@@ -86,12 +86,15 @@ func (arm64Machine) appendDisplaced(b []byte, f *elfio.File, fn *Func, to, thunk
 }
 
 // unchanged: what a store saves stays in its register. Rows of functions that sign the return address are left as they are.
-func (arm64Machine) unchanged(s *record.Site, reg uint64) bool {
-	if s.Moved != arm64.InstLen || s.Ret == record.RetSignedLR || reg >= arm64.StackPointer {
-		return false
+func (arm64Machine) unchanged(s *record.Site) uint64 {
+	if s.Moved != arm64.InstLen || s.Ret == record.RetSignedLR {
+		return 0
 	}
 	in := arm64.DecodeWord(le.Uint32(s.Bytes))
-	return in.Op != arm64.Call && in.Op != arm64.CallInd && arm64.Writes(in.Word)>>reg&1 == 0
+	if in.Op == arm64.Call || in.Op == arm64.CallInd {
+		return 0
+	}
+	return uint64(^arm64.Writes(in.Word)) & (1<<arm64.StackPointer - 1)
 }
 
 // entryRows: those of veneers, with the rule that looks behind thunks.

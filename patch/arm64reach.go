@@ -187,10 +187,10 @@ func (m arm64Machine) detours(l *layout) []detour {
 func (arm64Machine) farSites(l *layout, end uint64) (far []int) {
 	for i := range l.p.Functions {
 		fn := &l.p.Functions[i]
-		if fn.ID == 0 || int(fn.ID) > l.thunks {
+		t := l.thunkOf(fn)
+		if t == 0 {
 			continue
 		}
-		t := l.thunk(fn.ID)
 		ok := arm64.Reaches(fn.Addr, t)
 		if displaces(fn) {
 			in := arm64.DecodeWord(le.Uint32(fn.Bytes))

@@ -190,9 +190,11 @@ func (l *layout) displacedRows(dst []byte, fn *Func, d *ehframe.FDE) ([]byte, er
 		to, ok := l.displacer.displacedAt(fn.Site, int(max(at, lead)-lead))
 		return uint64(to - gone), ok
 	})
-	dst = ehframe.AppendUnchanged(dst[:start], dst[start:], func(reg uint64) bool { return l.displacer.unchanged(fn.Site, reg) })
 	if err != nil {
 		return dst, fmt.Errorf("%s at %#x: %w", fn.Name, fn.Func, err)
+	}
+	if regs := l.displacer.unchanged(fn.Site); regs != 0 {
+		dst = ehframe.AppendUnchanged(dst[:start], dst[start:], regs)
 	}
 	return dst, nil
 }

@@ -124,6 +124,14 @@ func (l *layout) route(i int) route {
 // thunk is the address of the thunk of an id.
 func (l *layout) thunk(id uint32) uint64 { return l.base + uint64(id-1)*uint64(l.thunkSize) }
 
+// thunkOf is the address of a function's thunk, as of the last numbering; 0: it has none.
+func (l *layout) thunkOf(fn *Func) uint64 {
+	if fn.ID == 0 || int(fn.ID) > l.thunks {
+		return 0
+	}
+	return l.thunk(fn.ID)
+}
+
 // build lays out what the plan changes, makes it, and proves that it is what was laid out.
 func (l *layout) build() error {
 	if err := l.layout(); err != nil {

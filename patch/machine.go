@@ -58,9 +58,9 @@ type displacer interface {
 	// displacedRows returns the call frame instructions of what comes before the function, for an FDE of a CIE, and up to
 	// which byte they have gone on.
 	displacedRows(s *record.Site, c *ehframe.CIE) ([]byte, int)
-	// unchanged reports whether a register, by its DWARF number, is everywhere in displaced instructions what it was in front of
-	// them. If in doubt, it is not.
-	unchanged(s *record.Site, reg uint64) bool
+	// unchanged are the registers, a bit for each DWARF number, that are everywhere in displaced instructions what they were in
+	// front of them. If in doubt, a register is not among them.
+	unchanged(s *record.Site) uint64
 	// entryRows are the unwind rows of code at which the frame is as a function's callers leave it, for entries beside
 	// those of thunks. hides: see flavour.
 	entryRows(hides bool) []byte

@@ -97,12 +97,7 @@ func (p *Plan) Changes() bool { return p.Traced() > 0 || p.recordsSyscalls() }
 
 // Thunk returns the address of a function's thunk, or 0 if the function is not traced, or is Go's and has none, as of the last
 // [Plan.Build].
-func (p *Plan) Thunk(fn *Func) uint64 {
-	if fn.ID == 0 || int(fn.ID) > p.l.thunks {
-		return 0
-	}
-	return p.l.thunk(fn.ID)
-}
+func (p *Plan) Thunk(fn *Func) uint64 { return p.l.thunkOf(fn) }
 
 // Moved returns where the instructions of a function that its site has displaced are, and how many bytes they take with
 // the jump back; 0 if the function is not traced or its site displaces none. As of the last [Plan.Build].

@@ -80,10 +80,10 @@ func (r *Run) reach(c *CIE, code []byte) (n uint64, joins bool) {
 	return n, true
 }
 
-// AppendUnchanged appends call frame instructions without those that say where in the frame a register is saved for
-// which unchanged says that it still has the value: code that only saves registers needs none of them. dst may be what is in
-// front of code.
-func AppendUnchanged(dst, code []byte, unchanged func(reg uint64) bool) []byte {
+// AppendUnchanged appends call frame instructions without those that say where in the frame a register is saved that
+// still has the value, which is one of unchanged, by their DWARF numbers: code that only saves registers needs none of them.
+// dst may be what is in front of code.
+func AppendUnchanged(dst, code []byte, unchanged uint64) []byte {
 	for len(code) > 0 {
 		in, rest, ok := cut(code)
 		if !ok {
@@ -91,7 +91,7 @@ func AppendUnchanged(dst, code []byte, unchanged func(reg uint64) bool) []byte {
 		}
 		switch in.op {
 		case cfaOffset, cfaOffsetExt, cfaOffsetSf:
-			if unchanged(in.a) {
+			if unchanged>>in.a&1 != 0 {
 				code = rest
 				continue
 			}

@@ -80,11 +80,11 @@ func checksum(b []byte) [sha256.Size]byte {
 
 // encodeUndo makes the record for an image with edits, sorted and disjoint, which it needs the places of.
 func encodeUndo(orig []byte, edits []elfio.RawEdit) []byte {
-	n := binary.MaxVarintLen64
+	n := 0
 	for i := range edits {
-		n += len(edits[i].New) + 4 // gaps of less than 2 MiB, lengths of less than 64
+		n += len(edits[i].New)
 	}
-	body := bigslice.Make[byte](0, n)
+	body := bigslice.Make[byte](0, binary.MaxVarintLen64+4*len(edits)) // gaps of less than 2 MiB, lengths of less than 64
 	body = binary.AppendUvarint(body, uint64(len(edits)))
 	at := uint64(0)
 	for i := range edits {
@@ -102,11 +102,13 @@ func encodeUndo(orig []byte, edits []elfio.RawEdit) []byte {
 		}
 		body, old = binary.AppendUvarint(body, size), append(old, b...)
 	}
-	body = append(body, old...)
 	var z bytes.Buffer
 	w, err := flate.NewWriter(&z, flate.DefaultCompression)
 	if err == nil {
 		_, err = w.Write(body)
+	}
+	if err == nil {
+		_, err = w.Write(old)
 	}
 	if err == nil {
 		err = w.Close()
@@ -121,7 +123,7 @@ func encodeUndo(orig []byte, edits []elfio.RawEdit) []byte {
 	sum := checksum(orig)
 	copy(out[16:], sum[:])
 	le.PutUint64(out[48:], uint64(z.Len()))
-	le.PutUint64(out[56:], uint64(len(body)))
+	le.PutUint64(out[56:], uint64(len(body)+len(old)))
 	out = append(out, z.Bytes()...)
 	out = le.AppendUint64(out, uint64(len(out)+undoTrailer))
 	return append(out, undoEnd...)
@@ -186,7 +188,7 @@ func decodeUndo(rec []byte, off, limit uint64) (*undoRecord, error) {
 		return v
 	}
 	count := uv()
-	if !ok || count > uint64(len(body)) {
+	if !ok || count > uint64(len(body))/2 { // of each there are a gap and a length
 		return bad("%d ranges in %#x bytes", count, expanded)
 	}
 	u.spans = make([]span, count)

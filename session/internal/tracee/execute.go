@@ -153,9 +153,9 @@ func (t *Process) begun() (err error) {
 }
 
 // InjectExecuted writes the plan's memory into a process that Execute has left at the beginning of the program. pool is
-// the recorder's buffer if the process cannot open that by its path, being in a PID namespace or without /proc; -1: it can. If the
-// error is one of type RefusedError, the program has not been changed in any way that it could notice. If this process is
-// killed meanwhile, the program begins once more, without the tracer; where that is not possible, it is killed, too.
+// the recorder's buffer if the process cannot open that by its path, being in a PID namespace or without /proc; -1: it can.
+// If the error is one of type RefusedError, the program has not been changed in any way that it could notice. If this process
+// is killed meanwhile, the program begins once more, without the tracer; where that is not possible, it is killed, too.
 func (t *Process) InjectExecuted(m *patch.Memory, pool int) error {
 	options := unix.PTRACE_O_TRACESYSGOOD
 	parked := t.park()
