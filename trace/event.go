@@ -105,8 +105,10 @@ type Event struct {
 	Self  int64 // of the call: time in the function itself
 	Count uint64
 	Task  *Task
-	Comm  string // name of the task at that time
-	Func  FuncID // Entry, Exit, Unwound, Unfinished
+	// Thread is the thread that ran the task, a goroutine; 0: the task is a thread.
+	Thread int
+	Comm   string // name of the task at that time
+	Func   FuncID // Entry, Exit, Unwound, Unfinished
 	// Caller is the function of the innermost open call around this one, the zero FuncID if there is none.
 	Caller FuncID
 	Depth  int
@@ -139,6 +141,8 @@ type cursor struct {
 	cur  word // the word that is due
 	nxt  word // the one behind it
 	more bool // nxt is there
+
+	thread uint32 // of nxt, see Event.Thread
 
 	captured, nextCaptured *Captured // of cur and nxt, if they are an entry or exit
 
@@ -177,7 +181,7 @@ func newCursor(t *Trace, k *Task, window []byte, emit func(*Event) error) (*curs
 
 // firstName is what the task is called where the decoder has just begun with it.
 func (k *Task) firstName(d *decoder) string {
-	if k.Goroutine != 0 {
+	if len(k.chunks) > 0 && k.chunks[0].first&partOfChunk != 0 {
 		return k.Comm // parts of chunks have no name
 	}
 	return commString(d.comm[:])
@@ -188,6 +192,7 @@ func (c *cursor) begin() bool {
 	if !c.read(&c.cur) {
 		return false
 	}
+	c.ev.Thread = int(c.dec.thread)
 	c.dec.commIsNew = false
 	if c.stream != nil {
 		c.stream.name = commString(c.dec.comm[:])
@@ -203,6 +208,7 @@ func (c *cursor) begin() bool {
 // lookAhead reads the word behind the one that is due.
 func (c *cursor) lookAhead() {
 	c.more = c.read(&c.nxt)
+	c.thread = c.dec.thread
 	if c.t.captures {
 		c.nextCaptured = nil
 		if c.more {
@@ -302,6 +308,7 @@ func (c *cursor) step() bool {
 		c.follow(&c.nxt) // calls end at the time of this event, not when the end was noticed
 	}
 	c.cur, c.captured = c.nxt, c.nextCaptured
+	c.ev.Thread = int(c.thread)
 	c.lookAhead()
 	return c.err == nil && (c.stream == nil || c.ready())
 }

@@ -20,8 +20,9 @@ import (
 // for each time that a thread has gone on with another goroutine, and 16 for each record that says what stacks are, and has
 // no file index.
 
-// partOfChunk is the field first of a chunkRef that is a part of a chunk, without a header.
-const partOfChunk = ^uint32(0)
+// partOfChunk is set in the field first of a chunkRef that is a part of a chunk, without a header. The rest of the field
+// is the thread whose chunk that is, of a goroutine's.
+const partOfChunk = uint32(1) << 31
 
 // StacksGoroutines is the Stacks of an image whose calls are goroutines'.
 const StacksGoroutines = "goroutines"
@@ -205,16 +206,17 @@ func (ix *index) splitThread(
 
 func (s *splitter) begin(stack uint64, off int64, counter uint64, image uint32) {
 	s.stack, s.calls = stack, false
-	s.part = threadPart{chunkRef{off: off, counter: counter, image: image, first: partOfChunk}, counter}
+	s.part = threadPart{chunkRef{off: off, counter: counter, image: image, first: partOfChunk | uint32(s.thread.TID)}, counter}
 }
 
 // cut ends the part at hand.
 func (s *splitter) cut(end int64) {
-	if end <= s.part.off || s.part.first != partOfChunk {
+	if end <= s.part.off || s.part.first&partOfChunk == 0 {
 		return
 	}
 	s.part.size = uint32(end - s.part.off)
 	if s.stack&format.GoroutineStack == 0 {
+		s.part.first = partOfChunk // the task is the thread
 		s.own = append(s.own, s.part.chunkRef)
 		return
 	}
@@ -228,6 +230,19 @@ func (s *splitter) cut(end int64) {
 		s.tasks[key] = g
 	}
 	g.parts, g.parksOnly = append(g.parts, s.part), g.parksOnly && !s.calls
+}
+
+// LastThread returns the largest number of a thread that has run a goroutine; 0: there is none.
+func (t *Trace) LastThread() int {
+	last := uint32(0)
+	for _, k := range t.Tasks {
+		if k.Goroutine != 0 {
+			for i := range k.chunks {
+				last = max(last, k.chunks[i].first&^partOfChunk)
+			}
+		}
+	}
+	return int(last)
 }
 
 // Goroutines returns the tasks of goroutines with the given number, in order. If there is none, the result is empty but

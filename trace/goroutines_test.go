@@ -67,7 +67,7 @@ func TestGoroutines(t *testing.T) {
 	var got []string
 	err := tr.Walk(WalkOptions{}, func(ev *Event) error {
 		if ev.Kind == Exit {
-			got = append(got, fmt.Sprintf("%s %d depth %d: %d", ev.Task.Number(), ev.Func.ID, ev.Depth, ev.Dur))
+			got = append(got, fmt.Sprintf("%s/%d %d depth %d: %d", ev.Task.Number(), ev.Thread, ev.Func.ID, ev.Depth, ev.Dur))
 		}
 		return nil
 	})
@@ -75,14 +75,17 @@ func TestGoroutines(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"1 9 depth 0: 1", "g8 3 depth 0: 1", "g7 2 depth 1: 19", "g7 4 depth 1: 9", "g7 5 depth 1: 1", "g7 1 depth 0: 33",
-		"g8 6 depth 0: 2",
+		"1/0 9 depth 0: 1", "g8/2 3 depth 0: 1", "g7/2 2 depth 1: 19", "g7/1 4 depth 1: 9", "g7/1 5 depth 1: 1",
+		"g7/1 1 depth 0: 33", "g8/2 6 depth 0: 2",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("ends of calls (-want +got):\n%s", d)
 	}
 	if k := tr.Goroutines(7); len(k) != 1 || k[0].Goroutine != 7 || k[0].PID != 1 {
 		t.Errorf("goroutine 7: %v", k)
+	}
+	if last := tr.LastThread(); last != 2 {
+		t.Errorf("the last thread that runs goroutines is %d", last)
 	}
 	if k := tr.TaskByTID(7); len(k) != 0 {
 		t.Errorf("a goroutine is taken for a thread: %v", k)

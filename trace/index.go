@@ -19,7 +19,7 @@ type chunkRef struct {
 	size    uint32 // with the header, inside the file; not compressed
 	number  uint32
 	image   uint32 // position in Trace.Images
-	first   uint32 // of a profile or count chunk: id of the first entry; of events: partOfChunk, or 0
+	first   uint32 // of a profile or count chunk: id of the first entry; of events: 0, or see partOfChunk
 }
 
 // A chunkHead is a decoded chunk header.
@@ -340,6 +340,7 @@ func (ix *index) add(off int64, ch *chunkHead) error {
 		k.comm(ch)
 		return nil
 	}
+	ref.first = 0 // only lists begin with an entry
 	ix.pairs.add(ClockPair{ch.counter, ch.monotonic})
 	k := ix.task(ch, &ref)
 	k.chunks = append(k.chunks, ref)

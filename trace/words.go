@@ -77,6 +77,7 @@ type decoder struct {
 	off, end  int64  // rest of the chunk behind the window
 	number    uint32 // of the next chunk, when there is no gap
 	home      uint32 // image of the chunk
+	thread    uint32 // of a part of a chunk: the thread whose chunk it is
 	ranges    idRanges
 	span      span   // of the newest id
 	before    span   // of ids before
@@ -333,8 +334,9 @@ func (d *decoder) fill() (gap, ok bool) {
 		c := d.chunks[0]
 		d.chunks = d.chunks[1:]
 		d.off, d.end = c.off, c.off+int64(c.size)
-		if c.first == partOfChunk {
+		if c.first&partOfChunk != 0 {
 			d.begin(&c)
+			d.thread = c.first &^ partOfChunk
 			d.hear(c.off)
 			gap = c.number > d.number
 			d.number = c.number + 1

@@ -34,9 +34,12 @@ columns of ftrace's function_graph tracer, as one line per call (--format
 function), or as JSON.
 
 The CPU column has the number of the thread; a line before its first one says
-which thread that is, and which process with which arguments. Marks before
-durations are ftrace's: + for more than 10 us, ! 100 us,
-# 1 ms, * 10 ms, @ 100 ms, $ 1 s.
+which thread that is, and which process with which arguments. Of a Go program,
+each goroutine has such a number, and TASK/PID says which one it is, and which thread
+runs it then: server-g17/4711; -f noproc hides this.
+
+Marks before durations are ftrace's: + for more than 10 us, ! 100 us, # 1 ms,
+* 10 ms, @ 100 ms, $ 1 s.
 
 The field irq-info, which --format function has by default, is five characters
 as ftrace's: d if signals are blocked (by rt_sigprocmask, recorded with
@@ -259,6 +262,7 @@ func (c *replayCmd) replay(a *app, cmd *cobra.Command, t *trace.Trace, begin fun
 	var d display
 	d.function.NoParent = tracer == patch.Function.String() // nobody knows who was the caller
 	d.graph.NoDuration = t.Clockless()
+	d.graph.Proc = t.LastThread() != 0 // nothing else says which thread runs a goroutine
 	if err := d.switchFields(c.fields); err != nil {
 		return &usageError{cmd, err}
 	}

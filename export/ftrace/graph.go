@@ -16,7 +16,7 @@ type GraphOptions struct {
 	NoCPU      bool // (nofuncgraph-cpu)
 	NoOverhead bool // no marks before long durations (nofuncgraph-overhead)
 	NoDuration bool // (nofuncgraph-duration)
-	Proc       bool // add a column with name and thread id (funcgraph-proc)
+	Proc       bool // add a column with name and thread id, of a goroutine also the thread that runs it (funcgraph-proc)
 	Command    bool // add a column with the process's arguments, or the title it has given itself
 	State      bool // add a column with the thread's signals (latency-format)
 	AbsTime    bool // add a column with the time (funcgraph-abstime)
@@ -61,6 +61,7 @@ type Graph struct {
 	shown  proc
 	last   *trace.Task // in the column, with OneCPU
 	lastC  string
+	lastT  int
 	bar    []byte // "              |  "
 }
 
@@ -107,8 +108,16 @@ func (g *Graph) Continue(t *trace.Trace) {
 	g.t = t
 	g.digits = max(g.digits, len(strconv.Itoa(g.cpus()-1)))
 	if g.opt.Proc || g.opt.OneCPU {
+		thread := 0 // width of the thread behind a goroutine
+		if last := t.LastThread(); last != 0 {
+			thread = 1 + len(strconv.Itoa(last))
+		}
 		for _, k := range t.Tasks {
-			g.proc = max(g.proc, len(k.Comm)+1+len(k.Number()))
+			n := len(k.Comm) + 1 + len(k.Number())
+			if k.Goroutine != 0 {
+				n += thread
+			}
+			g.proc = max(g.proc, n)
 		}
 	}
 }
@@ -229,12 +238,12 @@ func (g *Graph) change(ev *trace.Event) {
 	if g.last != nil && g.last != ev.Task {
 		b := append(g.buf, " ------------------------------------------\n"...)
 		b = g.appendCPU(b, 0)
-		b = g.appendProc(b, g.last, g.lastC)
+		b = g.appendProc(b, g.last, g.lastC, g.lastT)
 		b = append(b, " => "...)
-		b = g.appendProc(b, ev.Task, ev.Comm)
+		b = g.appendProc(b, ev.Task, ev.Comm, ev.Thread)
 		g.buf = append(b, "\n ------------------------------------------\n\n"...)
 	}
-	g.last, g.lastC = ev.Task, ev.Comm
+	g.last, g.lastC, g.lastT = ev.Task, ev.Comm, ev.Thread
 }
 
 func (g *Graph) appendCPU(b []byte, cpu int) []byte {
@@ -256,7 +265,7 @@ func (g *Graph) prologue(b []byte, ev *trace.Event) []byte {
 		b = g.appendCPU(b, g.cpu(ev.Task))
 	}
 	if g.opt.Proc {
-		b = g.appendProc(b, ev.Task, ev.Comm)
+		b = g.appendProc(b, ev.Task, ev.Comm, ev.Thread)
 		b = append(b, " | "...)
 	}
 	if g.opt.Command {

@@ -513,3 +513,51 @@ func TestControlCharacters(t *testing.T) {
 		}
 	}
 }
+
+// TestGraphGoroutines: the column of tasks says which goroutine it is, and which thread runs it then.
+func TestGraphGoroutines(t *testing.T) {
+	const seven = 1<<63 | 7
+	dir := t.TempDir()
+	var b bytes.Buffer
+	w, err := trace.NewWriter(&b, trace.Header{Counter: 1000, Monotonic: 12e9, CounterHz: 1e9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.WriteImage(trace.Image{ID: testImage, Path: "/bin/server", Stacks: trace.StacksGoroutines}); err != nil {
+		t.Fatal(err)
+	}
+	one := w.Task(trace.TaskID{PID: 4711, TID: 4711, Image: testImage, Comm: "server"})
+	two := w.Task(trace.TaskID{PID: 4711, TID: 10002, Image: testImage, Comm: "server"})
+	one.Enter(1001, 3)
+	one.Exit(1002, 3)
+	one.Stack(1003, seven)
+	one.Enter(1004, 1)
+	one.Enter(1005, 2)
+	one.Exit(1006, 2)
+	two.Stack(2003, seven)
+	two.Exit(2006, 1)
+	for _, k := range []*trace.TaskWriter{one, two} {
+		if err := k.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, trace.EventsFile), b.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	tr, err := trace.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	got := graphText(t, tr, GraphOptions{Proc: true, NoHeader: true, NoCPU: true})
+	want := []string{
+		"  server-4711   |   0.001 us    |  server:#3();",
+		"server-g7/4711  |               |  server:#1() {",
+		"server-g7/4711  |   0.001 us    |    server:#2();",
+		"server-g7/10002 |   1.002 us    |  }",
+		"",
+	}
+	if d := cmp.Diff(want, strings.Split(got, "\n")); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+}

@@ -66,12 +66,15 @@ func appendTask(b []byte, k *trace.Task, comm string) []byte {
 // characters. Here the column is as wide as the longest name needs.
 const procWidth = 14
 
-func (g *Graph) appendProc(b []byte, k *trace.Task, comm string) []byte {
+func (g *Graph) appendProc(b []byte, k *trace.Task, comm string, thread int) []byte {
 	p := &g.shown
-	if p.of != k || p.comm != comm || p.width != g.proc {
-		*p = proc{of: k, comm: comm, width: g.proc, cell: p.cell[:0]}
+	if p.of != k || p.comm != comm || p.thread != thread || p.width != g.proc {
+		*p = proc{of: k, comm: comm, thread: thread, width: g.proc, cell: p.cell[:0]}
 		comm = safetext.Line(comm)
 		tid := k.Number()
+		if thread != 0 {
+			tid += "/" + strconv.Itoa(thread)
+		}
 		pad := max(0, g.proc-len(comm)-1-len(tid))
 		p.cell = append(append(appendBlanks(p.cell, pad/2), comm...), '-')
 		p.cell = appendBlanks(append(p.cell, tid...), pad-pad/2)
@@ -79,12 +82,13 @@ func (g *Graph) appendProc(b []byte, k *trace.Task, comm string) []byte {
 	return append(b, p.cell...)
 }
 
-// proc is the column of a thread that was shown last: most events are of the thread before.
+// proc is the column of a task that was shown last: most events are of the task before.
 type proc struct {
-	of    *trace.Task
-	comm  string
-	width int
-	cell  []byte
+	of     *trace.Task
+	comm   string
+	thread int // that runs it, a goroutine
+	width  int
+	cell   []byte
 }
 
 // commandWidth is the width of the column with command lines, which are cut.

@@ -11,9 +11,10 @@
 //	time    ns since the trace's start; without a clock, a number by which events are in order
 //	event   what it is, see below
 //	pid     process id
-//	tid     thread id
+//	tid     thread id; of a goroutine, its number
 //	comm    name of the thread at that time
 //	task    number of the task in the trace, from 0; thread ids can be reused
+//	thread  id of the thread that runs the goroutine (events of goroutines only)
 //	depth   number of open calls around it
 //	func    name of the function or system call (calls, switch_off and trigger only)
 //	image   path of the function's program image (calls only)
@@ -113,8 +114,9 @@ type memo struct {
 
 // task is what is written of a task: pid to depth's name.
 type task struct {
-	comm string
-	text string
+	comm   string
+	thread int
+	text   string
 }
 
 // fn is what is written of a function, quoted once.
@@ -437,7 +439,7 @@ func (j *Writer) newFn(id trace.FuncID) *fn {
 
 func (j *Writer) task(ev *trace.Event) string {
 	k := &j.tasks[ev.Task.Index]
-	if k.text == "" || k.comm != ev.Comm {
+	if k.text == "" || k.comm != ev.Comm || k.thread != ev.Thread {
 		b := append([]byte(nil), `,"pid":`...)
 		b = strconv.AppendInt(b, int64(ev.Task.PID), 10)
 		b = append(b, `,"tid":`...)
@@ -446,8 +448,11 @@ func (j *Writer) task(ev *trace.Event) string {
 		b = safetext.AppendJSON(b, ev.Comm)
 		b = append(b, `,"task":`...)
 		b = strconv.AppendInt(b, int64(ev.Task.Index), 10)
+		if ev.Thread != 0 {
+			b = strconv.AppendInt(append(b, `,"thread":`...), int64(ev.Thread), 10)
+		}
 		b = append(b, `,"depth":`...)
-		k.comm, k.text = ev.Comm, string(b)
+		k.comm, k.thread, k.text = ev.Comm, ev.Thread, string(b)
 	}
 	return k.text
 }
