@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	a64 "github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -162,7 +163,7 @@ func compareSaid(t *testing.T, data string, front int, c command, r *result) {
 	}
 	defer tr.Close()
 	// Of the program and its libraries, with what is added to them: the C library has 1.7 MiB, and 0.9 more on arm64 if all its
-	// entries describe what thunks hide. The tracer's memory is much further away.
+	// entries describe what thunks hide. The tracer's memory is hundreds of megabytes away.
 	const largest = 4 << 20
 	n, moved := 0, 0
 	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
@@ -202,9 +203,8 @@ func compareSaid(t *testing.T, data string, front int, c command, r *result) {
 // withoutThunks leaves out what libgcc has between traced functions of arm64 that sign their return address and their callers:
 // thunks, in whose place there is nothing in the original.
 func withoutThunks(b *trace.Backtrace, pcs []uint64) []uint64 {
-	const size, ret = 64, 32 // of thunks, package arch/arm64
 	for i := 0; len(pcs) > len(b.Frames) && i < len(b.Frames); i++ {
-		if pcs[i] != b.Frames[i].PC && pcs[i]%size == ret {
+		if pcs[i] != b.Frames[i].PC && pcs[i]%a64.BackSize == a64.ThunkRet {
 			pcs = slices.Delete(pcs, i, i+1)
 		}
 	}

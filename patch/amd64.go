@@ -160,12 +160,16 @@ func (amd64Machine) entryRows(hides bool) []byte {
 
 func (amd64Machine) thunkSize(k arch.ThunkKind) int { return amd64.ThunkSize(k) }
 
+func (amd64Machine) backSize(arch.ThunkKind) int { return 0 }
+
+func (amd64Machine) back(*thunk, []byte) error { return internalf("thunks are in one piece") }
+
 func (amd64Machine) thunk(t *thunk, dst []byte) error {
 	a := amd64.Thunk{Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: t.kind, Size: t.size}
 	return a.Encode(dst)
 }
 
-func (amd64Machine) frames(base uint64, runs []arch.ThunkRun) *arch.Frames {
+func (amd64Machine) frames(base uint64, runs []arch.ThunkRun, _ uint64) *arch.Frames {
 	return amd64.ThunkRunFrames(base, runs)
 }
 

@@ -13,18 +13,28 @@ import (
 // arm64Machine is AArch64. Branches reach 128 MiB only: see arm64reach.go.
 type arm64Machine struct{}
 
-func (arm64Machine) thunkSize(arch.ThunkKind) int { return arch.ThunkSize }
+func (arm64Machine) thunkSize(arch.ThunkKind) int { return arm64.FrontSize }
 
-func (arm64Machine) thunk(t *thunk, dst []byte) error {
-	a := arm64.Thunk{
-		Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body,
-		ID: t.id, Kind: t.kind, Frame: t.frame,
+func (arm64Machine) backSize(k arch.ThunkKind) int {
+	if arm64.HasBack(k) {
+		return arm64.BackSize
 	}
-	return a.Encode(dst)
+	return 0
 }
 
-func (arm64Machine) frames(base uint64, runs []arch.ThunkRun) *arch.Frames {
-	return arm64.ThunkRunFrames(base, runs, arm64.AnyShadow)
+func (t *thunk) arm64() *arm64.Thunk {
+	return &arm64.Thunk{
+		Addr: t.addr, Back: t.back, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body,
+		ID: t.id, Kind: t.kind, Frame: t.frame,
+	}
+}
+
+func (arm64Machine) thunk(t *thunk, dst []byte) error { return t.arm64().Encode(dst) }
+
+func (arm64Machine) back(t *thunk, dst []byte) error { return t.arm64().EncodeBack(dst) }
+
+func (arm64Machine) frames(base uint64, runs []arch.ThunkRun, backs uint64) *arch.Frames {
+	return arm64.ThunkRunFrames(base, runs, backs, arm64.AnyShadow)
 }
 
 // appendSite appends b, behind a prologue bl; or a veneer.

@@ -3,6 +3,7 @@ package patch
 import (
 	"slices"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/record"
@@ -98,7 +99,7 @@ func (arm64Machine) addVeneers(l *layout, d *detour) {
 
 // displacedEnd is an address behind everything that sites displace, before it is laid out: it stands behind the thunks.
 func (m arm64Machine) displacedEnd(l *layout) uint64 {
-	end := l.thunk(uint32(l.thunks)+1) + maxAlign
+	end := l.thunk(uint32(l.thunks)+1) + uint64(l.thunks*l.backSize) + 2*maxAlign
 	for i := range l.p.Functions {
 		if fn := &l.p.Functions[i]; displaces(fn) {
 			end += uint64(m.displacedLen(fn.Site))
@@ -196,8 +197,9 @@ func (arm64Machine) farSites(l *layout, end uint64) (far []int) {
 			in := arm64.DecodeWord(le.Uint32(fn.Bytes))
 			ok = arm64.Reaches(fn.Addr, end) && arm64.Reaches(end, fn.End()) &&
 				(in.PCRel != arm64.PCRelBranch || arm64.Reaches(end, in.Target(fn.Addr)))
-		} else if fn.Ret == record.RetLR { // the thunk goes on to the body from places in it
-			ok = ok && arm64.Reaches(t+arm64.ThunkCallEnd, fn.End()) && arm64.Reaches(t+arm64.ThunkBypass, fn.End())
+		} else if fn.Ret == record.RetLR { // the thunk goes on to the body from both of its parts
+			back := alignUp(l.thunk(uint32(l.thunks)+1), arch.ThunkSize) + uint64(fn.ID-1)*uint64(l.backSize)
+			ok = ok && arm64.Reaches(t+arm64.ThunkBypass, fn.End()) && arm64.Reaches(back, fn.End())
 		}
 		if !ok {
 			far = append(far, i)

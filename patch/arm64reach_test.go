@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
@@ -139,12 +140,23 @@ func TestNoWayBack(t *testing.T) {
 // At the limits of what branches reach, to the byte, sites go to their thunks
 // directly or by a veneer.
 func TestReachLimits(t *testing.T) {
-	// A thunk's branch to the body is the one that reaches less far: from
-	// ThunkBypass behind its start, back to behind the site.
+	// A thunk's branch to the body is the one that reaches less far: from its
+	// back, which is behind all fronts, to behind the site.
+	fromBack := func(p *patch.Plan, f *patch.Func) int64 {
+		first := slices.IndexFunc(p.Functions, func(f patch.Func) bool { return f.ID == 1 })
+		n := 0
+		for i := range p.Functions {
+			if p.Functions[i].ID != 0 {
+				n++
+			}
+		}
+		backs := (int64(p.Thunk(&p.Functions[first])) + int64(n)*arm64.FrontSize + arch.ThunkSize - 1) &^ (arch.ThunkSize - 1)
+		return backs + int64(f.ID-1)*arm64.BackSize - int64(f.End())
+	}
 	distance := func(p *patch.Plan) (site, d int64) {
 		i := slices.IndexFunc(p.Functions, func(f patch.Func) bool { return f.Name == "f1" })
 		f := &p.Functions[i]
-		return int64(f.Addr), int64(p.Thunk(f)) + arm64.ThunkBypass - int64(f.End())
+		return int64(f.Addr), fromBack(p, f)
 	}
 	build := func(bss, skip uint64) *patch.Plan {
 		b := read(t, onARM64.compile(t, "p.c", largeSource(bss, skip, 0x20000), "-fpatchable-function-entry=4", "-fno-toplevel-reorder", "-falign-functions=4"))
@@ -170,7 +182,7 @@ func TestReachLimits(t *testing.T) {
 			}
 			f := &p.Functions[i]
 			thunk := int64(p.Thunk(f))
-			near := thunk-int64(f.Addr) <= reach-4 && thunk+arm64.ThunkBypass-int64(f.End()) <= reach
+			near := thunk-int64(f.Addr) <= reach-4 && fromBack(p, f) <= reach
 			in := arm64.DecodeWord(binary.LittleEndian.Uint32(e.New))
 			switch {
 			case near && (in.Op != arm64.Jmp || int64(in.Target(e.Addr)) != thunk):

@@ -29,7 +29,7 @@ func (p *Plan) injection(id []byte) (inject.Injection, error) {
 		Sections: l.sections, Symbols: l.symbols(), Moved: l.moved, Edits: l.fileEdits(),
 	}
 	if p.golang == nil || l.thunks > 0 {
-		in.SymbolRuns = []inject.SymbolRun{p.thunkSymbols()}
+		in.SymbolRuns = p.thunkSymbols()
 	}
 	if err := p.unchanged(); err != nil {
 		return inject.Injection{}, err

@@ -35,6 +35,8 @@ type layout struct {
 	relWord   uint64     // a word in it, which the runtime's own relocation fills
 	switches  uint64     // in it, the byte that the thunk of id 1 tests
 	thunkSize int        // of each, in bytes
+	backs     uint64     // where what thunks have apart begins; 0: nothing
+	backSize  int        // of each, in bytes
 	tls       uint64     // how far the runtime's thread-local memory is behind the thread pointer
 	ptTLS     elfio.Prog // for a process: PT_TLS with that memory; zero when there is none
 
@@ -130,6 +132,14 @@ func (l *layout) thunkOf(fn *Func) uint64 {
 		return 0
 	}
 	return l.thunk(fn.ID)
+}
+
+// back is the address of what the thunk of an id has apart, 0 if it has nothing.
+func (l *layout) back(id uint32) uint64 {
+	if l.backs == 0 {
+		return 0
+	}
+	return l.backs + uint64(id-1)*uint64(l.backSize)
 }
 
 // build lays out what the plan changes, makes it, and proves that it is what was laid out.
@@ -417,7 +427,8 @@ func (l *layout) sizeThunks() {
 	fl := l.p.flavour()
 	for i := range l.p.Functions {
 		if fn := &l.p.Functions[i]; fn.ID != 0 && fl.hasThunk(fn.Site) {
-			l.thunkSize = max(l.thunkSize, l.p.m.thunkSize(fl.thunk(fn.Site)))
+			k := fl.thunk(fn.Site)
+			l.thunkSize, l.backSize = max(l.thunkSize, l.p.m.thunkSize(k)), max(l.backSize, l.p.m.backSize(k))
 		}
 	}
 	if l.thunkSize == 0 {
@@ -432,6 +443,12 @@ func (l *layout) addThunks() {
 		name: ".fentry.thunks", code: true, size: uint64(l.thunks) * uint64(l.thunkSize), align: arch.ThunkSize, owner: nobody,
 		part: l.writeThunk, parts: l.thunks,
 	})
+	if l.backSize > 0 {
+		l.backs = l.add(piece{
+			name: ".fentry.backs", code: true, size: uint64(l.thunks) * uint64(l.backSize), align: arch.ThunkSize, owner: nobody,
+			part: l.writeBack, parts: l.thunks,
+		})
+	}
 }
 
 // callees decides which thunk every traced function has, finds what those thunks call, and computes what

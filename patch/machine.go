@@ -21,8 +21,11 @@ type machine interface {
 
 	// thunkSize is the number of bytes that a thunk of a kind needs.
 	thunkSize(k arch.ThunkKind) int
-	// thunk encodes a thunk.
+	// backSize is the number of bytes that a thunk of a kind has apart from it, for what the body returns to; 0: none.
+	backSize(k arch.ThunkKind) int
+	// thunk encodes a thunk, and back what it has apart.
 	thunk(t *thunk, dst []byte) error
+	back(t *thunk, dst []byte) error
 	// appendSite appends what leads from a site to its thunk, on the way it was given, followed by nops up to the
 	// site's end, which only disassemblers see.
 	appendSite(dst []byte, s *record.Site, r route) ([]byte, error)
@@ -32,8 +35,8 @@ type machine interface {
 	thunkOf(f *elfio.File, site uint64) (uint64, error)
 
 	// frames is the unwind information of thunks, sorted by address, for .eh_frame
-	// at address base.
-	frames(base uint64, runs []arch.ThunkRun) *arch.Frames
+	// at address base. backs is where what they have apart begins.
+	frames(base uint64, runs []arch.ThunkRun, backs uint64) *arch.Frames
 	// callers are the changes of an image's own unwind information that make
 	// unwinders find a traced function's caller.
 	callers() ehframe.Rules
@@ -85,6 +88,7 @@ type facts struct {
 // A thunk is the code between a traced site and the runtime.
 type thunk struct {
 	addr     uint64
+	back     uint64 // what it has apart; 0: nothing
 	switched uint64 // the byte that it tests
 	body     uint64 // where the function goes on
 	id       uint32

@@ -51,7 +51,6 @@ func (l *layout) link(rt *elfio.File) error {
 			"fentry_orig_entry":     l.orig,
 			"fentry_orig_fini":      l.fini,
 			"fentry_irel_ret":       at,
-			"fentry_first_thunk":    l.base,
 			"fentry_syscall_filter": l.filter,
 		},
 	})
@@ -187,6 +186,9 @@ func (l *layout) config() (config, image []byte, err error) {
 		Before: uint32(r.image - r.at), Runtime: uint32(r.size), Stages: l.stages,
 		Plain: p.plain(), Library: l.library() || o.Running && o.Copy, Copy: o.Copy,
 	}
+	if l.backs != 0 {
+		m.Backs = int64(l.backs - r.image)
+	}
 	if p.golang != nil {
 		if l.thunks == 0 {
 			m.Thunks = 0
@@ -277,10 +279,20 @@ func glibcLoader(f *elfio.File) bool {
 // debuggers and profilers show them in place of an unknown address.
 const thunkPrefix = "fentry:"
 
-// thunkSymbols are the names of thunks.
-func (p *Plan) thunkSymbols() inject.SymbolRun {
+// thunkSymbols are the names of thunks, and of what they have apart.
+func (p *Plan) thunkSymbols() []inject.SymbolRun {
+	l := p.l
+	runs := []inject.SymbolRun{p.symbolRun(".fentry.thunks", l.thunkSize, l.thunk)}
+	if l.backs != 0 {
+		runs = append(runs, p.symbolRun(".fentry.backs", l.backSize, l.back))
+	}
+	return runs
+}
+
+// symbolRun has a name for each thunk, at what is of some size, at an address that its id tells.
+func (p *Plan) symbolRun(section string, size int, addr func(id uint32) uint64) inject.SymbolRun {
 	return inject.SymbolRun{
-		Section: ".fentry.thunks", Size: uint64(p.l.thunkSize), Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC), Prefix: thunkPrefix,
+		Section: section, Size: uint64(size), Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC), Prefix: thunkPrefix,
 		N: p.l.thunks, NameBytes: p.l.nameBytes,
 		All: func(yield func(string, uint64) bool) {
 			for i := range p.Functions {
@@ -288,7 +300,7 @@ func (p *Plan) thunkSymbols() inject.SymbolRun {
 				if p.Thunk(f) == 0 {
 					continue
 				}
-				if !yield(f.Display(), p.l.thunk(f.ID)) {
+				if !yield(f.Display(), addr(f.ID)) {
 					return
 				}
 			}

@@ -41,7 +41,7 @@ func (l *layout) unwind() error {
 		return err
 	}
 	at := l.align(8)
-	frames := p.m.frames(at, l.runs)
+	frames := p.m.frames(at, l.runs, l.backs)
 	l.addRows(frames)
 	own := frames.EhFrame
 	l.add(piece{name: thunkFrames, size: uint64(len(own)), align: 8, owner: nobody, ready: own})

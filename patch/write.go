@@ -131,9 +131,19 @@ func (l *layout) writeSite(i int, r route) error {
 
 // writeThunk writes the thunk of a function.
 func (l *layout) writeThunk(fn *Func, r route, dst []byte) (int, error) {
+	return l.thunkSize, l.p.m.thunk(l.parts(fn, r), dst)
+}
+
+// writeBack writes what it has apart.
+func (l *layout) writeBack(fn *Func, r route, dst []byte) (int, error) {
+	return l.backSize, l.p.m.back(l.parts(fn, r), dst)
+}
+
+// parts says what the thunk of a function is made of.
+func (l *layout) parts(fn *Func, r route) *thunk {
 	k := l.p.flavour().thunk(fn.Site)
-	return l.thunkSize, l.p.m.thunk(&thunk{
-		addr: l.thunk(fn.ID), switched: l.switches + uint64(fn.ID-1), enterExit: l.routines[fn.role][k],
+	return &thunk{
+		addr: l.thunk(fn.ID), back: l.back(fn.ID), switched: l.switches + uint64(fn.ID-1), enterExit: l.routines[fn.role][k],
 		body: r.body, id: fn.ID, frame: fn.Frame, kind: k, size: l.thunkSize,
-	}, dst)
+	}
 }

@@ -64,6 +64,7 @@ type Image struct {
 	Thunks    int64  // distance to the thunk of id 1
 	ThunkSize uint32 // bytes of a thunk, a power of 2
 	Thunked   uint32 // ids from 1 to this have thunks; 0: all, if Thunks is not 0
+	Backs     int64  // arm64: distance to the back of the thunk of id 1; 0: thunks have none
 	Switches  int64  // distance to the byte tested by the thunk of id 1, a multiple of 8; see [SwitchesSize]
 	Library   bool   // the image is loaded into programs, from a file of its own
 	Stages    bool   // with Library: it tells when it is initialised and finalised
@@ -160,6 +161,7 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	if m.Thunks != 0 {
 		le.PutUint32(b[format.ImageOThunksCount:], cmp.Or(m.Thunked, m.Sites))
 	}
+	le.PutUint64(b[format.ImageOBacks:], uint64(m.Backs))
 	le.PutUint64(b[format.ImageOSwitches:], uint64(m.Switches))
 	le.PutUint64(b[format.ImageORoots:], uint64(m.Roots))
 	le.PutUint64(b[format.ImageOWithout:], uint64(m.Without))

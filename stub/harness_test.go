@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
@@ -78,6 +79,9 @@ func buildFixture(t testing.TB, src string, o buildOptions) *fixture {
 	.balign 64
 	.globl harness_thunks
 harness_thunks: .zero %[1]d
+	.balign 64
+	.globl harness_backs
+harness_backs: .zero %[1]d
 	.section .fentry.frames, "a", %%progbits
 	.balign 8
 	.globl harness_frames
@@ -106,7 +110,7 @@ harness_counts: .zero 256
 	.set fentry_orig_fini, harness_thunks
 	.set fentry_irel_ret, harness_thunks
 	.set fentry_syscall_filter, harness_thunks
-	.hidden harness_thunks, harness_switches, fentry_orig_entry, fentry_orig_fini, fentry_irel_ret, fentry_syscall_filter
+	.hidden harness_thunks, harness_backs, harness_switches, fentry_orig_entry, fentry_orig_fini, fentry_irel_ret, fentry_syscall_filter
 `
 	}
 	if err := os.WriteFile(area, []byte(code), 0o644); err != nil {
@@ -114,7 +118,7 @@ harness_counts: .zero 256
 	}
 	bin := filepath.Join(dir, strings.TrimSuffix(src, filepath.Ext(src)))
 	args := []string{"-O2", "-g", "-no-pie", "-fno-pie", fmt.Sprintf("-fpatchable-function-entry=%d", m.site/len(m.nop)), "-pthread", "-o", bin, filepath.Join("testdata", src), area, obj,
-		"-Wl,-e,fentry_start", "-Wl,--defsym,fentry_orig_entry=_start", "-Wl,--defsym,fentry_orig_fini=_start", "-Wl,--defsym,fentry_irel_ret=_start", "-Wl,--defsym,fentry_first_thunk=harness_thunks",
+		"-Wl,-e,fentry_start", "-Wl,--defsym,fentry_orig_entry=_start", "-Wl,--defsym,fentry_orig_fini=_start", "-Wl,--defsym,fentry_irel_ret=_start",
 		"-Wl,--defsym,fentry_syscall_filter=harness_thunks"}
 	if o.guest {
 		bin += ".so"
@@ -190,6 +194,7 @@ harness_counts: .zero 256
 			continue
 		}
 		th := thunk{
+			back: addr["harness_backs"] + uint64(len(thunks)*m.backSize),
 			addr: addr["harness_thunks"] + uint64(len(thunks)*size), size: size, switched: addr["harness_switches"] + uint64(len(thunks)),
 			enter: addr[enter], exit: addr["fentry_"+o.tracer+"_exit"], site: a, body: a + uint64(m.site), id: uint32(len(thunks) + 1),
 			function: o.tracer == "func", count: o.tracer == "count", behind: o.behind,
@@ -210,7 +215,7 @@ harness_counts: .zero 256
 		if th.enter == 0 {
 			t.Fatalf("no %s", enter)
 		}
-		code, err := m.thunk(at(th.addr), th)
+		code, err := m.thunk(at(th.addr), at(th.back), th)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,6 +252,9 @@ harness_counts: .zero 256
 			t.Fatalf("%d actions of %d functions", len(actions), len(thunks))
 		}
 		img.NActions = len(actions)
+	}
+	if m.backSize > 0 && arm64.HasBack(thunks[0].kind()) {
+		img.Backs = int64(addr["harness_backs"] - info)
 	}
 	if o.guest {
 		img.ID, img.Library = guestID, true

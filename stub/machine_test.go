@@ -26,24 +26,25 @@ type machine struct {
 	shared bool   // what shared objects get
 	// thunkSize is how large thunks of a kind are.
 	thunkSize func(k arch.ThunkKind) int
-	// thunk writes the thunk of a site to dst, and returns what the site becomes.
-	thunk func(dst []byte, t thunk) (site []byte, err error)
+	backSize  int // and what they have apart
+	// thunk writes the thunk of a site to dst, and what it has apart to back, and returns what the site becomes.
+	thunk func(dst, back []byte, t thunk) (site []byte, err error)
 	// frames are the unwind rows of thunks for address base.
 	frames func(base uint64, thunks []thunk) []byte
 }
 
 // A thunk of either machine.
 type thunk struct {
-	addr, switched, enter, exit, site, body uint64
-	id                                      uint32
-	size                                    int // of all
-	function, count, behind                 bool
+	addr, back, switched, enter, exit, site, body uint64
+	id                                            uint32
+	size                                          int // of all
+	function, count, behind                       bool
 }
 
 var onAMD64 = &machine{
 	name: "amd64", elf: elf.EM_X86_64, target: build.AMD64, cc: "gcc", site: 5, nop: []byte{0x90}, regs: "testdata/regs.S",
 	thunkSize: amd64.ThunkSize,
-	thunk: func(dst []byte, t thunk) ([]byte, error) {
+	thunk: func(dst, _ []byte, t thunk) ([]byte, error) {
 		th := t.amd64()
 		return binary.LittleEndian.AppendUint32([]byte{0xe9}, uint32(t.addr-(t.site+5))), th.Encode(dst)
 	},
@@ -80,11 +81,17 @@ func (t thunk) kind() arch.ThunkKind {
 
 var onARM64 = &machine{
 	name: "arm64", elf: elf.EM_AARCH64, target: build.ARM64, cc: "aarch64-linux-gnu-gcc", site: 8, nop: []byte{0x1f, 0x20, 0x03, 0xd5}, regs: "testdata/regs-arm64.S",
-	thunkSize: func(arch.ThunkKind) int { return arch.ThunkSize },
-	thunk: func(dst []byte, t thunk) ([]byte, error) {
+	thunkSize: func(arch.ThunkKind) int { return arm64.FrontSize },
+	backSize:  arm64.BackSize,
+	thunk: func(dst, back []byte, t thunk) ([]byte, error) {
 		th := t.arm64()
 		if err := th.Encode(dst); err != nil {
 			return nil, err
+		}
+		if arm64.HasBack(th.Kind) {
+			if err := th.EncodeBack(back); err != nil {
+				return nil, err
+			}
 		}
 		op := arm64.AppendJump
 		if t.behind {
@@ -105,7 +112,7 @@ var onARM64 = &machine{
 const frameBehind = 32
 
 func (t thunk) arm64() arm64.Thunk {
-	th := arm64.Thunk{Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: t.kind()}
+	th := arm64.Thunk{Addr: t.addr, Back: t.back, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: t.kind()}
 	if th.Kind == arch.ThunkMcount {
 		th.Frame = frameBehind
 	}

@@ -129,7 +129,7 @@ func TestObject(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		given := map[string]bool{"": true, "fentry_orig_entry": true, "fentry_orig_fini": true, "fentry_irel_ret": true, "fentry_first_thunk": m != onAMD64, "fentry_syscall_filter": true}
+		given := map[string]bool{"": true, "fentry_orig_entry": true, "fentry_orig_fini": true, "fentry_irel_ret": true, "fentry_syscall_filter": true}
 		have := map[string]elf.Symbol{}
 		for _, s := range syms {
 			if s.Section == elf.SHN_UNDEF && !given[s.Name] {
@@ -375,7 +375,10 @@ func testLayout(t *testing.T, m *machine) {
 		fmt.Fprintf(&src, "_Static_assert((%s) == %v, \"%s is not %v\");\n", c, v, c, v)
 	}
 	if m == onARM64 {
-		is("THUNK_SIZE", arch.ThunkSize)
+		is("FRONT_SIZE", arm64.FrontSize)
+		is("1 << FRONT_SHIFT", arm64.FrontSize)
+		is("BACK_SIZE", arm64.BackSize)
+		is("1 << BACK_SHIFT", arm64.BackSize)
 		is("THUNK_CALL_END", arm64.ThunkCallEnd)
 		is("THUNK_RET", arm64.ThunkRet)
 		is("THUNK_BYPASS", arm64.ThunkBypass)

@@ -41,6 +41,7 @@ const (
 	opConst1u    = 0x08
 	opConst1s    = 0x09
 	opConst4u    = 0x0c
+	opConst8u    = 0x0e
 	opConstu     = 0x10
 	opDup        = 0x12
 	opDrop       = 0x13
@@ -119,68 +120,43 @@ func cfaExpr(s Shadow) []byte {
 // in x30. They are those of a thunk's start.
 var shown = []byte{dwDefCFA, regSP, 0, dwSameValue, regLR, dwSameValue, regSP}
 
-// even is shown behind hidden: that the stack pointer is the CFA without its lowest bit is right here, too.
-var even = shown[:5]
-
-// thunkRun is how many thunks one entry describes at most: unwinders read it from its beginning.
-const thunkRun = 64
-
-// thunkRows are the call frame instructions of n thunks of one kind. The initial state is hidden, which is long; so it is
-// remembered for each thunk, and brought back where the return address is hidden. The code alignment is 1: the row of a
-// return address has to begin before it, because unwinders look it up as the end of a call.
-func thunkRows(k arch.ThunkKind, n int) []byte {
-	var b []byte
-	hides := k == arch.ThunkGraph || k == arch.ThunkMcount
-	if hides {
-		b = append(b, dwRemember)
-	}
-	b = append(b, shown...)
-	if hides {
-		b = b[:1+len(even)]
-	}
-	behind := byte(0) // from the last row of one thunk to the next one
-	for i := range n {
-		switch k {
-		case arch.ThunkGraph:
-			b = append(b, dwAdvance|behind+thunkCall, dwRegister, regLR, 16)
-			b = append(b, dwAdvance|ThunkCallEnd-thunkCall, dwRestoreState)
-			behind = ThunkCallEnd
-		case arch.ThunkMcount:
-			b = append(b, dwAdvance|behind+thunkJump+1, dwRestoreState)
-			behind = thunkJump + 1
-		case arch.ThunkFunc, arch.ThunkCount:
-			b = append(b, dwAdvance|behind+thunkCall, dwRegister, regLR, 16)
-			b = append(b, dwAdvance|thunkFunc-thunkCall, dwSameValue, regLR)
-			behind = arch.ThunkSize - thunkFunc
-		}
-		if hides {
-			if i < n-1 {
-				b = append(b, dwRemember)
-			}
-			b = append(append(b, dwAdvance|ThunkBypass-behind), even...)
-			behind = arch.ThunkSize - ThunkBypass
-		}
-	}
-	return b
+// front are the rules of the fronts of thunks. The return address is in x30, as the site had it, but while enter runs and where
+// that has returned. Then it is in x16, and x30 leads behind the call of enter. That is told by the instruction in front of
+// the call, mov x16, x30, which no compiler puts before a call, as those destroy x16. It is read only where x30 can be
+// such an address: with bit 4 set, as it is behind the calls of fronts, what is read is on the same page.
+func front() []byte {
+	then := []byte{opDrop, opBreg0 + 16, 0}
+	test := []byte{opDup, opLit0 + 8, opMinus, opDerefSize, 4, opConst4u}
+	test = append(binary.LittleEndian.AppendUint32(test, movReg(16, 30)), opNe, opBra, byte(len(then)), 0)
+	e := []byte{opBreg0 + regLR, 0, opDup, opLit0 + 16, opAnd, opLit0, opNe, opOver, opConst4u}
+	e = append(binary.LittleEndian.AppendUint32(e, lowestCode), opGt, opAnd, opLit0, opEq, opBra, byte(len(test)+len(then)), 0)
+	e = append(append(e, test...), then...)
+	return append([]byte{dwDefCFA, regSP, 0, dwValExpr, regLR, byte(len(e))}, e...)
 }
 
-// ThunkFrames returns the unwind information of thunks, sorted by address, for
-// .eh_frame at address base: an FDE for up to thunkRun of one kind that stand one behind another.
+// ThunkFrames returns the unwind information of thunks, sorted by address, which stand one behind another, for
+// .eh_frame at address base.
 func ThunkFrames(base uint64, thunks []Thunk, s Shadow) *arch.Frames {
 	var runs []arch.ThunkRun
 	for i := range thunks {
-		runs = arch.AppendThunkRun(runs, thunks[i].Addr, arch.ThunkSize, thunks[i].Kind)
+		runs = arch.AppendThunkRun(runs, thunks[i].Addr, FrontSize, thunks[i].Kind)
 	}
-	return ThunkRunFrames(base, runs, s)
+	if len(thunks) == 0 {
+		return ThunkRunFrames(base, nil, 0, s)
+	}
+	return ThunkRunFrames(base, runs, thunks[0].Back, s)
 }
 
-// ThunkRunFrames is [ThunkFrames] for runs of thunks, sorted by address.
-func ThunkRunFrames(base uint64, runs []arch.ThunkRun, s Shadow) *arch.Frames {
-	f := arch.NewFrames(base, regLR, hidden(s))
+// ThunkRunFrames is [ThunkFrames] for runs of fronts, sorted by address, and the address of the first one's back.
+func ThunkRunFrames(base uint64, runs []arch.ThunkRun, back uint64, s Shadow) *arch.Frames {
+	f := arch.NewFrames(base, regLR, front())
 	for _, r := range runs {
-		for i := 0; i < r.N; i += thunkRun {
-			n := min(thunkRun, r.N-i)
-			f.Add(r.Addr+uint64(i)*arch.ThunkSize, uint64(n)*arch.ThunkSize, thunkRows(r.Kind, n))
+		f.Add(r.Addr, uint64(r.N)*FrontSize, nil)
+	}
+	f.Begin(regLR, hidden(s))
+	for _, r := range runs {
+		if HasBack(r.Kind) {
+			f.Add(back+(r.Addr-runs[0].Addr)/FrontSize*BackSize, uint64(r.N)*BackSize, nil)
 		}
 	}
 	return f

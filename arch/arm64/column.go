@@ -3,8 +3,6 @@ package arm64
 import (
 	"encoding/binary"
 	"slices"
-
-	"github.com/fentry-dev/fentry/arch"
 )
 
 // Descriptions of functions that stay as they are.
@@ -54,10 +52,12 @@ func (c Callers) ColumnRule(off int64) []byte {
 // appendThunkTest appends what executes then if the address on the top of the stack is one that a thunk's body returns
 // to. It reads the code there, but only of addresses that could be a thunk's.
 func appendThunkTest(e, then []byte) []byte {
-	test := []byte{opDup, opPlusUconst, thunkMarkAt - InstLen - ThunkRet, opDeref, opConst1u, 32, opShr, opConst4u}
-	test = append(binary.LittleEndian.AppendUint32(test, thunkMark), opNe, opBra)
+	test := []byte{opDup, opDeref, opConst8u}
+	test = binary.LittleEndian.AppendUint64(test, backLowMask<<32|backHighMask)
+	test = append(test, opAnd, opConst8u)
+	test = append(binary.LittleEndian.AppendUint64(test, backLow<<32|backHigh), opNe, opBra)
 	test = binary.LittleEndian.AppendUint16(test, uint16(len(then)))
-	e = append(e, opDup, opConst1u, arch.ThunkSize-1, opAnd, opConst1u, ThunkRet, opEq, opOver, opConst4u)
+	e = append(e, opDup, opLit0+BackSize-1, opAnd, opLit0+ThunkRet, opEq, opOver, opConst4u)
 	e = append(binary.LittleEndian.AppendUint32(e, lowestCode), opGt, opAnd, opLit0, opEq, opBra)
 	e = binary.LittleEndian.AppendUint16(e, uint16(len(test)+len(then)))
 	return append(append(e, test...), then...)

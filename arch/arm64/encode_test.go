@@ -27,9 +27,9 @@ var encodings = []struct {
 	{"call site", func(b []byte) ([]byte, error) { return AppendCallSite(b, 12, 0x401000, 0x402000) }, []uint32{0x94000400, WordNop, WordNop}, "bl 0x402000; nop; nop"},
 	{"jump site", func(b []byte) ([]byte, error) { return AppendJumpSite(b, 8, 0x401000, 0x402000) }, []uint32{0x14000400, WordNop}, "b 0x402000; nop"},
 	{"named", func(b []byte) ([]byte, error) {
-		return append(b, code(WordNop, WordBti, WordBtiC, WordBtiJ, WordBtiJC, WordPaciasp, WordRet, WordRetX9, WordMovX9LR, thunkMark)...), nil
-	}, []uint32{0xd503201f, 0xd503241f, 0xd503245f, 0xd503249f, 0xd50324df, 0xd503233f, 0xd65f03c0, 0xd65f0120, 0xaa1e03e9, 0xd43fc8e0},
-		"nop; bti; bti c; bti j; bti jc; paciasp; ret; ret x9; mov x9, x30; brk #0xfe47"},
+		return append(b, code(WordNop, WordBti, WordBtiC, WordBtiJ, WordBtiJC, WordPaciasp, WordRet, WordRetX9, WordMovX9LR)...), nil
+	}, []uint32{0xd503201f, 0xd503241f, 0xd503245f, 0xd503249f, 0xd50324df, 0xd503233f, 0xd65f03c0, 0xd65f0120, 0xaa1e03e9},
+		"nop; bti; bti c; bti j; bti jc; paciasp; ret; ret x9; mov x9, x30"},
 	{"immediates", func(b []byte) ([]byte, error) {
 		return append(b, code(movz(17, 0xffff), movkHigh(17, 0x8001), movReg(16, 30), addImm(16, 29, 0xff0), addImm(16, 16, 3)|1<<22)...), nil
 	}, []uint32{0x529ffff1, 0x72b00031, 0xaa1e03f0, 0x913fc3b0, 0x91400e10},

@@ -70,14 +70,17 @@ func TestRunVeneers(t *testing.T) {
 			t.Fatalf("the way to the thunk: %#x, %v", via, err)
 		}
 		put(AppendJump(nil, site, via))(site)
-		viaBody, err := far.Route(thunk+ThunkRet-4, toBody)
+		viaBody, err := far.Route(syms["backs"], toBody)
 		if err != nil || viaBody == toBody {
 			t.Fatalf("the way to the body: %#x, %v", viaBody, err)
 		}
 		put(near.Append(nil))(near.Addr)
 		put(far.Append(nil))(far.Addr)
-		th := Thunk{Addr: thunk, Switch: syms["armed"], Enter: syms["graph_enter"], Exit: syms["thunk_exit"], Body: viaBody, ID: 1}
+		th := Thunk{Addr: thunk, Back: syms["backs"], Switch: syms["armed"], Enter: syms["graph_enter"], Exit: syms["thunk_exit"], Body: viaBody, ID: 1}
 		if err := th.Encode(h.at(thunk)); err != nil {
+			t.Fatal(err)
+		}
+		if err := th.EncodeBack(h.at(th.Back)); err != nil {
 			t.Fatal(err)
 		}
 		cmd := h.command(tt.cpu)

@@ -64,7 +64,7 @@ func buildHarness(t *testing.T, kind arch.ThunkKind, rules *Callers, flags strin
 	case arch.ThunkMcount:
 		enter, mcount = "mcount_enter", true
 	case arch.ThunkMcountFunc:
-		enter, mcount = "func_enter", true
+		enter, mcount = "mcount_func_enter", true
 	}
 	for _, fn := range functions(f) {
 		site, n, frame, ok := h.site(fn, mcount)
@@ -74,12 +74,18 @@ func buildHarness(t *testing.T, kind arch.ThunkKind, rules *Callers, flags strin
 		h.funcs = append(h.funcs, fn)
 		id := uint32(len(h.funcs))
 		th := Thunk{
-			Addr: h.syms["thunks"].Value + uint64(id-1)*arch.ThunkSize, Switch: h.syms["armed"].Value, Enter: h.syms[enter].Value,
+			Addr: h.syms["thunks"].Value + uint64(id-1)*FrontSize, Back: h.syms["backs"].Value + uint64(id-1)*BackSize,
+			Switch: h.syms["armed"].Value, Enter: h.syms[enter].Value,
 			Exit: h.syms["thunk_exit"].Value, Body: site + uint64(n), ID: id, Kind: kind, Frame: frame,
 		}
 		h.thunks = append(h.thunks, th)
-		if err := th.Encode(h.at(th.Addr)[:arch.ThunkSize]); err != nil {
+		if err := th.Encode(h.at(th.Addr)[:FrontSize]); err != nil {
 			t.Fatal(err)
+		}
+		if HasBack(kind) {
+			if err := th.EncodeBack(h.at(th.Back)[:BackSize]); err != nil {
+				t.Fatal(err)
+			}
 		}
 		op := AppendJump
 		if mcount {
@@ -243,13 +249,16 @@ func (h *harness) run(cpu string, args ...string) (out string, events []uint32, 
 	return stdout.String(), events, bt
 }
 
-// names are the functions that addresses are in, as far as main. Addresses in thunks are "thunk NAME+OFFSET".
+// names are the functions that addresses are in, as far as main. Addresses in thunks are "front NAME+OFFSET" and "back
+// NAME+OFFSET".
 func (h *harness) names(addrs []uint64) (list []string) {
 	all := functions(h.f)
 	for _, a := range addrs {
 		name := "?"
-		if off := a - h.syms["thunks"].Value; off < uint64(len(h.thunks)*arch.ThunkSize) {
-			name = fmt.Sprintf("thunk %s+%d", h.funcs[off/arch.ThunkSize].Name, off%arch.ThunkSize)
+		if off := a - h.syms["thunks"].Value; off < uint64(len(h.thunks)*FrontSize) {
+			name = fmt.Sprintf("front %s+%d", h.funcs[off/FrontSize].Name, off%FrontSize)
+		} else if off := a - h.syms["backs"].Value; off < uint64(len(h.thunks)*BackSize) {
+			name = fmt.Sprintf("back %s+%d", h.funcs[off/BackSize].Name, off%BackSize)
 		} else {
 			for _, s := range all {
 				if a-s.Value < s.Size {
@@ -327,7 +336,7 @@ func TestRunThunks(t *testing.T) {
 			// The program's own frame descriptions are right: they lead to the thunks.
 			want := []string{"walker", "mid", "outer", "main"}
 			if b.kind == arch.ThunkGraph || b.kind == arch.ThunkMcount {
-				want = []string{"walker", "thunk walker+32", "mid", "thunk mid+32", "outer", "thunk outer+32", "main"}
+				want = []string{"walker", "back walker+4", "mid", "back mid+4", "outer", "back outer+4", "main"}
 			}
 			if got := h.names(bt); !slices.Equal(got, want) {
 				t.Errorf("backtrace %v, want %v", got, want)
@@ -338,7 +347,7 @@ func TestRunThunks(t *testing.T) {
 				if out != wantOutput || len(skipped) != len(events)-2 || slices.Contains(skipped, uint32(id)) {
 					t.Errorf("without mid: %d events of %d\n%s", len(skipped), len(events), out)
 				}
-				if got := h.names(bt); !slices.Equal(got, slices.DeleteFunc(want, func(s string) bool { return s == "thunk mid+32" })) {
+				if got := h.names(bt); !slices.Equal(got, slices.DeleteFunc(want, func(s string) bool { return s == "back mid+4" })) {
 					t.Errorf("without mid: backtrace %v", got)
 				}
 			}
@@ -379,29 +388,36 @@ func TestUnwindThunks(t *testing.T) {
 			t.Parallel()
 			h := buildHarness(t, b.kind, nil, b.flags)
 			th := &h.thunks[slices.IndexFunc(h.funcs, func(s elf.Symbol) bool { return s.Name == "outer" })]
-			var armed []uint64
-			bypass := uint64(ThunkBypass)
+			var armed, back []uint64
+			bypass := uint64(funcBody)
 			switch b.kind {
-			case arch.ThunkGraph, arch.ThunkMcount:
-				armed = []uint64{0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40}
+			case arch.ThunkGraph:
+				armed, bypass = []uint64{0, 4, 8, 12, 16, 20}, ThunkBypass
+				back = []uint64{0, 4, 8, 12}
+			case arch.ThunkMcount:
+				armed = []uint64{0, 4, 8, 12, 16, 20, 24}
+				back = []uint64{4, 8, 12}
 			case arch.ThunkFunc:
-				armed, bypass = []uint64{0, 4, 8, 12, 16, 20, 24, 28, 32}, thunkFunc
+				armed = []uint64{0, 4, 8, 12, 16, 20, 24, 28}
 			case arch.ThunkMcountFunc:
 				armed = []uint64{0, 4, 8, 12, 16, 20}
 			}
-			check := func(off uint64, arg string) {
-				want := []string{fmt.Sprintf("thunk outer+%d", off), "main"}
-				if b.kind == arch.ThunkMcount && off < ThunkRet || b.kind == arch.ThunkMcountFunc || b.kind == arch.ThunkMcount && off == bypass {
+			check := func(part string, at, off uint64, arg string) {
+				want := []string{fmt.Sprintf("%s outer+%d", part, off), "main"}
+				if part == "front" && (b.kind == arch.ThunkMcount || b.kind == arch.ThunkMcountFunc) {
 					want = slices.Insert(want, 1, "outer") // the body is there already
 				}
-				if got := h.trap(th.Addr+off, b.cpu, arg); !slices.Equal(got, want) {
-					t.Errorf("at %d: %v, want %v", off, got, want)
+				if got := h.trap(at+off, b.cpu, arg); !slices.Equal(got, want) {
+					t.Errorf("%s, at %d: %v, want %v", part, off, got, want)
 				}
 			}
 			for _, off := range armed {
-				check(off, "1")
+				check("front", th.Addr, off, "1")
 			}
-			check(bypass, "0")
+			for _, off := range back {
+				check("back", th.Back, off, "1")
+			}
+			check("front", th.Addr, bypass, "0")
 		})
 	}
 }
@@ -423,7 +439,7 @@ func TestUnwindCallers(t *testing.T) {
 			}
 			want := []string{"walker", "mid", "outer", "main"}
 			if signed { // their FDEs stay as they are
-				want = []string{"walker", "thunk walker+32", "mid", "thunk mid+32", "outer", "thunk outer+32", "main"}
+				want = []string{"walker", "back walker+4", "mid", "back mid+4", "outer", "back outer+4", "main"}
 			}
 			if got := h.names(bt); !slices.Equal(got, want) {
 				t.Errorf("backtrace %v, want %v", got, want)
@@ -434,7 +450,7 @@ func TestUnwindCallers(t *testing.T) {
 				if addr < mid.Value || word32(h.at(addr)) == 0 {
 					continue
 				}
-				got := slices.DeleteFunc(h.trap(addr, b.cpu, "1"), func(s string) bool { return signed && strings.HasPrefix(s, "thunk ") })
+				got := slices.DeleteFunc(h.trap(addr, b.cpu, "1"), func(s string) bool { return signed && strings.HasPrefix(s, "back ") })
 				if want := []string{"mid", "outer", "main"}; !slices.Equal(got, want) {
 					t.Errorf("%#x: %v, want %v", addr, got, want)
 				}

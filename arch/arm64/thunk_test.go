@@ -11,36 +11,53 @@ import (
 )
 
 func someThunk(k arch.ThunkKind) Thunk {
-	return Thunk{Addr: 0x500000, Switch: 0x612344, Enter: 0x4ff000, Exit: 0x4ff100, Body: 0x401008, ID: 0x12345, Kind: k, Frame: 0x12340}
+	return Thunk{Addr: 0x500000, Back: 0x580010, Switch: 0x612344, Enter: 0x4ff000, Exit: 0x4ff100, Body: 0x401008, ID: 0x12345, Kind: k, Frame: 0x12340}
 }
 
 func TestThunk(t *testing.T) {
 	const (
 		start  = "adrp x16, 0x612000; ldrb w16, [x16, #836]; "
 		id     = "mov w17, #0x2345 // #9029; movk w17, #0x1, lsl #16; "
-		exit   = "mov w17, #0x2345 // #9029; movk w17, #0x8001, lsl #16; b 0x4ff100; brk #0xfe47; "
+		exit   = "mov x17, #0x80010000 // #2147549184; movk x17, #0x2345; b 0x4ff100; "
 		nobody = "brk #0x0; "
 	)
 	for _, tt := range []struct {
 		kind arch.ThunkKind
 		text string
+		back string
 	}{
-		{arch.ThunkGraph, start + "tbz w16, #0, 0x500030; " + id + "mov x16, x30; bl 0x4ff000; bl 0x401008; " + exit + "b 0x401008; " + strings.Repeat(nobody, 3)},
-		{arch.ThunkCount, start + "tbz w16, #0, 0x500020; " + id + "mov x16, x30; bl 0x4ff000; mov x30, x16; b 0x401008; " + strings.Repeat(nobody, 7)},
-		{arch.ThunkFunc, start + "tbz w16, #0, 0x500020; " + id + "mov x16, x30; bl 0x4ff000; mov x30, x16; b 0x401008; " + strings.Repeat(nobody, 7)},
-		{arch.ThunkMcount, start + "tbz w16, #0, 0x500030; " + id + "add x16, x29, #0x340; add x16, x16, #0x12, lsl #12; b 0x4ff000; " + exit + "ret; " + strings.Repeat(nobody, 3)},
-		{arch.ThunkMcountFunc, start + "tbz w16, #0, 0x500030; " + id + "b 0x4ff000; " + strings.Repeat(nobody, 6) + "ret; " + strings.Repeat(nobody, 3)},
+		{arch.ThunkGraph, start + "tbz w16, #0, 0x500018; mov x16, x30; bl 0x4ff000; b 0x580010; b 0x401008; " + nobody, "bl 0x401008; " + exit},
+		{arch.ThunkCount, start + "tbz w16, #0, 0x50001c; " + id + "mov x16, x30; bl 0x4ff000; b 0x401008; ", ""},
+		{arch.ThunkFunc, start + "tbz w16, #0, 0x50001c; " + id + "mov x16, x30; bl 0x4ff000; b 0x401008; ", ""},
+		{arch.ThunkMcount, start + "tbz w16, #0, 0x50001c; adr x17, 0x50000c; add x16, x29, #0x340; add x16, x16, #0x12, lsl #12; b 0x4ff000; ret; ", nobody + exit},
+		{arch.ThunkMcountFunc, start + "tbz w16, #0, 0x50001c; " + id + "b 0x4ff000; " + strings.Repeat(nobody, 1) + "ret; ", ""},
+		{arch.ThunkMcountCount, start + "tbz w16, #0, 0x50001c; " + id + "b 0x4ff000; " + strings.Repeat(nobody, 1) + "ret; ", ""},
 	} {
 		th := someThunk(tt.kind)
-		b := bytes.Repeat([]byte{0xaa}, arch.ThunkSize+1)
+		b := bytes.Repeat([]byte{0xaa}, FrontSize+1)
 		if err := th.Encode(b); err != nil {
 			t.Fatalf("%v: %v", tt.kind, err)
 		}
-		if b[arch.ThunkSize] != 0xaa {
-			t.Errorf("%v: wrote behind the thunk", tt.kind)
+		if b[FrontSize] != 0xaa {
+			t.Errorf("%v: wrote behind the front", tt.kind)
 		}
-		if got := disassemble(t, b[:arch.ThunkSize], th.Addr) + "; "; got != tt.text {
+		if got := disassemble(t, b[:FrontSize], th.Addr) + "; "; got != tt.text {
 			t.Errorf("%v:\n got %s\nwant %s", tt.kind, got, tt.text)
+		}
+		b = bytes.Repeat([]byte{0xaa}, BackSize+1)
+		if err := th.EncodeBack(b); tt.back == "" {
+			if err == nil {
+				t.Errorf("%v has a back", tt.kind)
+			}
+			continue
+		} else if err != nil {
+			t.Fatalf("%v: %v", tt.kind, err)
+		}
+		if b[BackSize] != 0xaa {
+			t.Errorf("%v: wrote behind the back", tt.kind)
+		}
+		if got := disassemble(t, b[:BackSize], th.Back) + "; "; got != tt.back {
+			t.Errorf("%v:\n got %s\nwant %s", tt.kind, got, tt.back)
 		}
 	}
 }
@@ -51,19 +68,22 @@ func TestThunkErrors(t *testing.T) {
 		change func(*Thunk)
 		kinds  []arch.ThunkKind
 	}{
-		{"not aligned", func(th *Thunk) { th.Addr += 32 }, nil},
+		{"not aligned", func(th *Thunk) { th.Addr += 16 }, nil},
+		{"not aligned", func(th *Thunk) { th.Back += 8 }, []arch.ThunkKind{arch.ThunkGraph, arch.ThunkMcount}},
 		{"id 0x0", func(th *Thunk) { th.ID = 0 }, nil},
 		{"id 0x7ffe0000", func(th *Thunk) { th.ID = arch.MaxThunkID + 1 }, nil},
 		{"unknown kind", func(th *Thunk) { th.Kind = arch.ThunkKinds }, nil},
 		{"frame of 0x0", func(th *Thunk) { th.Frame = 0 }, []arch.ThunkKind{arch.ThunkMcount}},
 		{"frame of 0x18", func(th *Thunk) { th.Frame = 24 }, []arch.ThunkKind{arch.ThunkMcount}},
 		{"frame of 0x1000000", func(th *Thunk) { th.Frame = MaxThunkFrame }, []arch.ThunkKind{arch.ThunkMcount}},
-		{"bl at 0x500018 cannot reach 0x8500019", func(th *Thunk) { th.Enter = th.Addr + 24 + 1<<27 }, []arch.ThunkKind{arch.ThunkGraph, arch.ThunkFunc, arch.ThunkCount}},
+		{"bl at 0x500010 cannot reach 0x8500010", func(th *Thunk) { th.Enter = th.Addr + 16 + 1<<27 }, []arch.ThunkKind{arch.ThunkGraph}},
+		{"bl at 0x500018 cannot reach 0x8500018", func(th *Thunk) { th.Enter = th.Addr + 24 + 1<<27 }, []arch.ThunkKind{arch.ThunkFunc, arch.ThunkCount}},
+		{"b at 0x500014 cannot reach", func(th *Thunk) { th.Back = 1 << 40 }, []arch.ThunkKind{arch.ThunkGraph}},
 		{"cannot reach", func(th *Thunk) { th.Enter = 1 << 40 }, nil},
 		{"adrp at 0x500000 cannot reach", func(th *Thunk) { th.Switch = 1 << 40 }, nil},
-		{"bl at 0x50001c cannot reach", func(th *Thunk) { th.Body = 1 << 40 }, []arch.ThunkKind{arch.ThunkGraph}},
-		{"b at 0x500020 cannot reach", func(th *Thunk) { th.Body = 1 << 40 }, []arch.ThunkKind{arch.ThunkFunc, arch.ThunkCount}},
-		{"b at 0x500028 cannot reach", func(th *Thunk) { th.Exit = 1 << 40 }, []arch.ThunkKind{arch.ThunkGraph, arch.ThunkMcount}},
+		{"b at 0x500018 cannot reach", func(th *Thunk) { th.Body = 1 << 40 }, []arch.ThunkKind{arch.ThunkGraph}},
+		{"b at 0x50001c cannot reach", func(th *Thunk) { th.Body = 1 << 40 }, []arch.ThunkKind{arch.ThunkFunc, arch.ThunkCount}},
+		{"b at 0x58001c cannot reach", func(th *Thunk) { th.Exit = 1 << 40 }, []arch.ThunkKind{arch.ThunkGraph, arch.ThunkMcount}},
 	} {
 		if tt.kinds == nil {
 			tt.kinds = []arch.ThunkKind{arch.ThunkGraph, arch.ThunkFunc, arch.ThunkMcount, arch.ThunkMcountFunc, arch.ThunkCount, arch.ThunkMcountCount}
@@ -71,8 +91,10 @@ func TestThunkErrors(t *testing.T) {
 		for _, k := range tt.kinds {
 			th := someThunk(k)
 			tt.change(&th)
-			err := th.Encode(make([]byte, arch.ThunkSize))
-			want := strings.Replace(tt.text, "0x8500019", "0x8500018", 1)
+			err, want := th.Encode(make([]byte, FrontSize)), tt.text
+			if err == nil && HasBack(k) {
+				err = th.EncodeBack(make([]byte, BackSize))
+			}
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, %s: %v", k, want, err)
 			}
@@ -83,32 +105,52 @@ func TestThunkErrors(t *testing.T) {
 		}
 	}
 	th := someThunk(arch.ThunkGraph)
-	if err := th.Encode(make([]byte, arch.ThunkSize-1)); err == nil {
-		t.Error("63 bytes: no error")
+	if err := th.Encode(make([]byte, FrontSize-1)); err == nil {
+		t.Error("31 bytes: no error")
+	}
+	if err := th.EncodeBack(make([]byte, BackSize-1)); err == nil {
+		t.Error("a back of 15 bytes: no error")
 	}
 }
 
 // What the runtime and the unwind rules rely on.
 func TestThunkOffsets(t *testing.T) {
-	for _, k := range []arch.ThunkKind{arch.ThunkGraph, arch.ThunkMcount} {
-		th := someThunk(k)
-		b := make([]byte, arch.ThunkSize)
-		if err := th.Encode(b); err != nil {
-			t.Fatal(err)
-		}
-		if got := binary.LittleEndian.Uint32(b[thunkMarkAt:]); got != thunkMark {
-			t.Errorf("%v: %08x behind the exit part", k, got)
-		}
-		if k == arch.ThunkGraph {
-			call := DecodeWord(binary.LittleEndian.Uint32(b[ThunkCallEnd-4:]))
-			body := DecodeWord(binary.LittleEndian.Uint32(b[ThunkRet-4:]))
-			if call.Op != Call || call.Target(th.Addr+ThunkCallEnd-4) != th.Enter || body.Op != Call || body.Target(th.Addr+ThunkRet-4) != th.Body {
-				t.Errorf("calls at other places: % x", b)
+	word := func(b []byte, at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
+	for _, k := range []arch.ThunkKind{arch.ThunkGraph, arch.ThunkMcount, arch.ThunkFunc} {
+		for _, id := range []uint32{1, 0xffff, 0x10000, arch.MaxThunkID} {
+			th := someThunk(k)
+			th.ID = id
+			b, back := make([]byte, FrontSize), make([]byte, BackSize)
+			if err := th.Encode(b); err != nil {
+				t.Fatal(err)
 			}
-		}
-		skip := DecodeWord(binary.LittleEndian.Uint32(b[ThunkCallEnd+ThunkSkip:]))
-		if k == arch.ThunkGraph && (skip.Op != Jmp || skip.Target(th.Addr+ThunkBypass) != th.Body) {
-			t.Errorf("the way round goes to %#x", skip.Target(th.Addr+ThunkBypass))
+			if HasBack(k) {
+				if err := th.EncodeBack(back); err != nil {
+					t.Fatal(err)
+				}
+				if word(back, ThunkRet)&backHighMask != backHigh || word(back, ThunkRet+4)&backLowMask != backLow {
+					t.Errorf("%v, id %#x: % x where the body returns to", k, id, back[ThunkRet:])
+				}
+			}
+			switch k {
+			case arch.ThunkGraph:
+				call, body := DecodeWord(word(b, ThunkCallEnd-4)), DecodeWord(word(back, ThunkRet-4))
+				if call.Op != Call || call.Target(th.Addr+ThunkCallEnd-4) != th.Enter || body.Op != Call || body.Target(th.Back+ThunkRet-4) != th.Body {
+					t.Errorf("calls at other places: % x, % x", b, back)
+				}
+				if skip := DecodeWord(word(b, ThunkCallEnd+ThunkSkip)); skip.Op != Jmp || skip.Target(th.Addr+ThunkBypass) != th.Body {
+					t.Errorf("the way round goes to %#x", skip.Target(th.Addr+ThunkBypass))
+				}
+				fallthrough
+			case arch.ThunkFunc: // what unwinders know a call of enter by
+				end := 4
+				for DecodeWord(word(b, end-4)).Op != Call {
+					end += 4
+				}
+				if word(b, end-8) != movReg(16, 30) || end&16 == 0 {
+					t.Errorf("%v: % x: enter returns to %d", k, b, end)
+				}
+			}
 		}
 	}
 }

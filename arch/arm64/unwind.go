@@ -15,8 +15,8 @@ import (
 // fails, the FDE must stay as it is and refer to an unchanged CIE: backtraces are then right but show the thunk's
 // frame between the function and its caller.
 //
-// The rule reads the code at the return address. It does so only for addresses that could be a thunk's, 32 bytes
-// after a multiple of 64, so that it reads within the page of the call and leaves alone values that are not
+// The rule reads the code at the return address. It does so only for addresses that could be a thunk's, 4 bytes
+// after a multiple of 16, so that it reads within the page of the call and leaves most values alone that are not
 // addresses.
 //
 // Functions that sign their return address (DW_CFA_AARCH64_negate_ra_state) are refused. The address they save is

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,6 +63,9 @@ func evaluate(t *testing.T, e []byte, cfa uint64, regs map[byte]uint64, read fun
 		case opConst4u:
 			push(uint64(binary.LittleEndian.Uint32(e[i:])))
 			i += 4
+		case opConst8u:
+			push(binary.LittleEndian.Uint64(e[i:]))
+			i += 8
 		case opConstu:
 			push(uleb())
 		case opPlusUconst:
@@ -176,10 +180,10 @@ func TestShadowExpression(t *testing.T) {
 
 // The rule for callers, for addresses of all kinds and at all places.
 func TestCallerRule(t *testing.T) {
-	const cfa, ret, caller = 0xffff_1234_5670, 0xaaaa_0000_0020, 0xaaaa_1111_2224
+	const cfa, ret, caller = 0xffff_1234_5670, 0xaaaa_0000_0024, 0xaaaa_1111_2224
 	th := someThunk(arch.ThunkGraph)
-	b := make([]byte, arch.ThunkSize)
-	if err := th.Encode(b); err != nil {
+	b := make([]byte, BackSize)
+	if err := th.EncodeBack(b); err != nil {
 		t.Fatal(err)
 	}
 	c := Callers{AnyShadow}
@@ -191,11 +195,13 @@ func TestCallerRule(t *testing.T) {
 	}{
 		{"a thunk's", ret, b[ThunkRet:], caller},
 		{"another's", ret, code(0xaa0003f3, 0x94000000, 0xd2800000, WordRet), ret},
-		{"almost a thunk's", ret, code(0x52800011, 0x72b00011, 0x14000000, 0xd4200000), ret},
+		{"almost a thunk's: a compiler's", ret, code(0x52800011, 0x72b00011, 0x14000000), ret},
+		{"almost a thunk's: no end", ret, code(0xd2a00011, 0xf2800011, 0x14000000), ret},
+		{"almost a thunk's: one instruction", ret, code(0xd2b00011, 0xd503201f, 0x14000000), ret},
 		{"not aligned like a thunk's", ret + 4, nil, ret + 4},
 		{"none", 0, nil, 0},
-		{"a small number", 32, nil, 32},
-		{"a large number", 1<<63 | 32, nil, 1<<63 | 32},
+		{"a small number", 36, nil, 36},
+		{"a large number", 1<<63 | 36, nil, 1<<63 | 36},
 	} {
 		for _, place := range []struct {
 			name string
@@ -312,21 +318,56 @@ func TestCallerRows(t *testing.T) {
 	}
 }
 
-// An entry describes a bounded number of thunks, and all of them are described.
-func TestThunkRuns(t *testing.T) {
-	for k := arch.ThunkGraph; k < arch.ThunkKinds; k++ {
-		fr := ThunkRunFrames(0x700000, []arch.ThunkRun{{Addr: 0x500000, N: 2*thunkRun + 3, Size: arch.ThunkSize, Kind: k}}, AnyShadow)
-		pc, left := uint64(0x500000), 2*thunkRun+3
-		for _, p := range fr.FDEs {
-			n := min(left, thunkRun)
-			size := binary.LittleEndian.Uint32(fr.EhFrame[p.Addr-0x700000+12:])
-			if p.PC != pc || size != uint32(n)*arch.ThunkSize {
-				t.Errorf("%v: %d bytes at %#x, want %d thunks at %#x", k, size, p.PC, n, pc)
+// The rule for fronts: while enter runs the return address is in x16.
+func TestFrontRule(t *testing.T) {
+	e := front()
+	if !bytes.HasPrefix(e, []byte{dwDefCFA, regSP, 0, dwValExpr, regLR}) || int(e[5]) != len(e)-6 {
+		t.Fatalf("% x", e)
+	}
+	const addr, caller = 0xaaaa_0000_0014, 0xaaaa_1111_2224
+	mov := uint64(movReg(16, 30))
+	for _, tt := range []struct {
+		text string
+		x30  uint64
+		code uint64 // 8 bytes before it
+		want uint64
+	}{
+		{"behind the call of enter", addr, mov, caller},
+		{"behind another one's", addr + 8, mov, caller},
+		{"behind a call", addr, 0xaa0003e0, addr},
+		{"behind a call that cannot be a front's", addr - 16, 0, addr - 16},
+		{"nowhere", 0, 0, 0},
+		{"a small number", 0x114, 0, 0x114},
+	} {
+		got := evaluate(t, e[6:], 0xffff_1234_5670, map[byte]uint64{30: tt.x30, 16: caller}, func(a uint64) uint64 {
+			if a != tt.x30-8 || tt.code == 0 || a&^0xfff != tt.x30&^0xfff {
+				t.Errorf("%s: %#x is read", tt.text, a)
 			}
-			pc, left = pc+uint64(n)*arch.ThunkSize, left-n
+			return tt.code
+		})
+		if got != tt.want {
+			t.Errorf("%s: %#x, want %#x", tt.text, got, tt.want)
 		}
-		if left != 0 {
-			t.Errorf("%v: %d thunks are not described", k, left)
+	}
+}
+
+// One entry describes the fronts of a run, and one the backs.
+func TestThunkRuns(t *testing.T) {
+	const n, other, back = 131, 3, 0x600000
+	for k := arch.ThunkGraph; k < arch.ThunkKinds; k++ {
+		runs := []arch.ThunkRun{{Addr: 0x500000, N: n, Size: FrontSize, Kind: k}, {Addr: 0x500000 + n*FrontSize, N: other, Size: FrontSize, Kind: arch.ThunkMcount}}
+		fr := ThunkRunFrames(0x700000, runs, back, AnyShadow)
+		want := [][2]uint64{{0x500000, n * FrontSize}, {runs[1].Addr, other * FrontSize}}
+		if HasBack(k) {
+			want = append(want, [2]uint64{back, n * BackSize})
+		}
+		want = append(want, [2]uint64{back + n*BackSize, other * BackSize})
+		var got [][2]uint64
+		for _, p := range fr.FDEs {
+			got = append(got, [2]uint64{p.PC, uint64(binary.LittleEndian.Uint32(fr.EhFrame[p.Addr-0x700000+12:]))})
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v: %#x, want %#x", k, got, want)
 		}
 	}
 }
@@ -335,36 +376,28 @@ func TestThunkRuns(t *testing.T) {
 func TestThunkFrames(t *testing.T) {
 	readelf := testtool.Path(t, "aarch64-linux-gnu-readelf")
 	objcopy := testtool.Path(t, "aarch64-linux-gnu-objcopy")
-	var thunks []Thunk
-	for k := arch.ThunkGraph; k <= arch.ThunkMcountFunc; k++ {
-		th := someThunk(k)
-		th.Addr += uint64(k) * arch.ThunkSize
-		thunks = append(thunks, th)
-	}
 	s, err := ShadowFor(48)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const base = 0x700000
+	thunks := []Thunk{someThunk(arch.ThunkGraph), someThunk(arch.ThunkGraph)}
+	thunks[1].Addr += FrontSize
+	thunks[1].Back += BackSize
 	fr := ThunkFrames(base, thunks, s)
+	le := binary.LittleEndian
+	places := [][2]uint64{{thunks[0].Addr, 2 * FrontSize}, {thunks[0].Back, 2 * BackSize}}
+	if len(fr.FDEs) != len(places) {
+		t.Fatalf("%d FDEs", len(fr.FDEs))
+	}
 	for i, p := range fr.FDEs {
 		at := p.Addr - base
-		le := binary.LittleEndian
-		if p.PC != thunks[i].Addr || p.Addr+8+uint64(int64(int32(le.Uint32(fr.EhFrame[at+8:])))) != p.PC || le.Uint32(fr.EhFrame[at+12:]) != arch.ThunkSize {
+		if p.PC != places[i][0] || p.Addr+8+uint64(int64(int32(le.Uint32(fr.EhFrame[at+8:])))) != p.PC || uint64(le.Uint32(fr.EhFrame[at+12:])) != places[i][1] {
 			t.Errorf("FDE %d: %+v: % x", i, p, fr.EhFrame[at:][:20])
 		}
 	}
-	const shownRow = "DW_CFA_def_cfa: r31 (sp) ofs 0; DW_CFA_same_value: r30 (x30); DW_CFA_same_value: r31 (sp)"
-	const even = "DW_CFA_def_cfa: r31 (sp) ofs 0; DW_CFA_same_value: r30 (x30)"
-	const entryRow = "DW_CFA_register: r30 (x30) in r16 (x16); "
-	want := []string{
-		"DW_CFA_remember_state; " + even + "; DW_CFA_advance_loc: 24 to 500018; " + entryRow + "DW_CFA_advance_loc: 4 to 50001c; DW_CFA_restore_state; DW_CFA_advance_loc: 20 to 500030; " + even,
-		shownRow + "; DW_CFA_advance_loc: 24 to 500058; " + entryRow + "DW_CFA_advance_loc: 8 to 500060; DW_CFA_same_value: r30 (x30)",
-		"DW_CFA_remember_state; " + even + "; DW_CFA_advance_loc: 29 to 50009d; DW_CFA_restore_state; DW_CFA_advance_loc: 19 to 5000b0; " + even,
-		shownRow,
-	}
+	want := []string{"DW_CFA_def_cfa: r31 (sp) ofs 0; DW_CFA_val_expression: r30 (x30)", "DW_CFA_def_cfa_expression; DW_CFA_expression: r30 (x30); DW_CFA_val_expression: r31 (sp)"}
 	dir := t.TempDir()
-	zeros := regexp.MustCompile(`\bto 0+`)
 	for name, data := range map[string][]byte{".eh_frame": append(bytes.Clone(fr.EhFrame), 0, 0, 0, 0), ".debug_frame": fr.DebugFrame} {
 		in, out := filepath.Join(dir, "data"), filepath.Join(dir, "obj")
 		if err := os.WriteFile(in, data, 0o666); err != nil {
@@ -378,27 +411,25 @@ func TestThunkFrames(t *testing.T) {
 		if err != nil {
 			t.Fatalf("readelf: %v\n%s", err, b)
 		}
+		// What entries say is what their CIEs do.
 		var got []string
-		for i, entry := range regexp.MustCompile(`(?m)^.* FDE .*$`).Split(string(b), -1) {
-			if i == 0 {
-				continue
-			}
+		for _, entry := range regexp.MustCompile(`(?m)^[0-9a-f]{8} .* (?:CIE|FDE) ?.*$`).Split(string(b), -1) {
 			var lines []string
 			for line := range strings.Lines(entry) {
-				line = zeros.ReplaceAllString(strings.TrimSpace(line), "to ")
+				line, _, _ = strings.Cut(strings.TrimSpace(line), " (DW_OP")
 				if strings.HasPrefix(line, "DW_CFA_") && line != "DW_CFA_nop" {
 					lines = append(lines, line)
 				}
 			}
-			got = append(got, strings.Join(lines, "; "))
-		}
-		if len(got) != len(want) {
-			t.Fatalf("%s: %d FDEs\n%s", name, len(got), b)
-		}
-		for i := range want {
-			if got[i] != want[i] {
-				t.Errorf("%s, %v:\n got %s\nwant %s", name, thunks[i].Kind, got[i], want[i])
+			if len(lines) > 0 {
+				got = append(got, strings.Join(lines, "; "))
 			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s:\n got %q\nwant %q\n%s", name, got, want, b)
+		}
+		if n := strings.Count(string(b), " FDE "); n != len(places) {
+			t.Errorf("%s: %d FDEs", name, n)
 		}
 	}
 }

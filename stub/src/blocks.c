@@ -187,14 +187,14 @@ hidden void blocks_wipe(void)
 		wipe(arenas[i], BLOCKS * BLOCK);
 }
 
-/* blocks_base tells all blocks where the ids of the image begin that finds them by the control
+/* blocks_bases tells all blocks where the ids of the image begin that finds them by the control
    base, when it joins. */
-hidden void blocks_base(u32 base)
+hidden void blocks_bases(void)
 {
 	for (u32 i = 0; i < ARENAS; i++) {
 		u8 *a = load(&arenas[i]);
 		for (u32 k = 0; a && k < BLOCKS; k++)
-			store(&block_at(a, k)->id_base, base);
+			images_bases(&block_at(a, k)->id_base, &block_at(a, k)->id_enter);
 	}
 }
 

@@ -23,7 +23,7 @@ hidden u32 *own_libtid(u32 tid);
 hidden int publish(struct control *c);
 hidden struct control *table_block(u64 owner);
 hidden void blocks_wipe(void);
-hidden void blocks_base(u32 base);
+hidden void blocks_bases(void);
 hidden struct control *next_block(u32 *i);
 hidden void blocks_leave(void);
 

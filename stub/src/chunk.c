@@ -157,7 +157,7 @@ static void use_scrap(struct control *c)
 	c->next = (u64)scrap;
 	c->end = (u64)(scrap + SCRAP - 8);
 	c->sys_end = 0;
-	c->high = (u32)(counter() >> 32);
+	set_high(c, counter());
 	if (!c->scrap)
 		uncounted(1);
 	c->scrap = 1;
@@ -360,7 +360,7 @@ static void begin_chunk(struct control *c, struct chunk k)
 		c->pace = FIRST_PACE;
 	set_end(c, c->number == 1 ? k.base + FT_CHUNK_HEADER + 16 * 8 : paced(c, c->next));
 	u64 t = *(u64 *)(k.base + FT_C_COUNTER);
-	c->high = (u32)(t >> 32);
+	set_high(c, t);
 	if (c->lost_before_chunk) {
 		write_record(c, t, FT_REC_LOST, &c->lost_before_chunk, 1);
 		c->lost_before_chunk = 0;
@@ -422,7 +422,7 @@ static int lap(struct control *c)
 	write_record(c, t, FT_REC_SYNC, &t, 1);
 	if (moved)
 		write_record(c, t, FT_REC_STACK, &c->stack, 1);
-	c->high = (u32)(t >> 32);
+	set_high(c, t);
 	return 1;
 }
 
@@ -485,7 +485,7 @@ static void room_at(struct control *c, u64 t, u32 words)
 		break;
 	}
 	if ((u32)(t >> 32) != c->high && !clockless()) {
-		c->high = (u32)(t >> 32);
+		set_high(c, t);
 		write_record(c, t, FT_REC_SYNC, &t, 1);
 	}
 }

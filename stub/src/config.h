@@ -8,7 +8,7 @@
 #define IMAGE_MAGIC                0x4d495952544e4546 /* the bytes FENTRYIM, value of IMAGE_O_MAGIC */
 #define SYSCALL_NUMBERS            512          /* those of system calls that the runtime knows */
 #define SYSCALL_NO_PLAN            255          /* an entry of fentry_syscalls: there is no plan, but the slow path is to be taken */
-#define IMAGE_VERSION              6            /* value of IMAGE_O_VERSION */
+#define IMAGE_VERSION              7            /* value of IMAGE_O_VERSION */
 #define MEETING_MAGIC              0x454d4f4859525446 /* the bytes FTRYHOME, value of MEETING_O_MAGIC */
 #define ACTIONS_QUICK              0x80000000   /* bit in the index of actions: all of the function's capture something, always */
 #define ACTIONS_ENTRY              27           /* shift: words of an entry with what is captured, if that is general registers in their order; 0: see the table */
@@ -167,7 +167,7 @@
 #define CONFIG_N_DIR               512
 
 /* the symbol fentry_image: what is traced in an image */
-#define IMAGE_SIZE                 1344         /* bytes */
+#define IMAGE_SIZE                 1352         /* bytes */
 
 /* fields of image_info */
 #define IMAGE_O_MAGIC              0            /* u64 */
@@ -212,6 +212,7 @@
 #define IMAGE_O_THUNKS_COUNT       1320         /* u32 */
 #define IMAGE_O_GO_CODE            1328         /* i64, bytes */
 #define IMAGE_O_GO_CODE_SIZE       1336         /* u64, bytes */
+#define IMAGE_O_BACKS              1344         /* i64, bytes */
 
 /* sizes of arrays in image_info, bytes */
 #define IMAGE_N_BUILD_ID           103
@@ -447,6 +448,7 @@ struct image_info {
 	u8 pad1324[4];
 	i64 go_code; /* bytes: Go's programs with C code: distance to code that is all Go's */
 	u64 go_code_size; /* bytes: of that code; 0: there is none */
+	i64 backs; /* bytes: arm64: distance to the back of the thunk of id 1; 0: thunks have none */
 };
 _Static_assert(offsetof(struct image_info, magic) == IMAGE_O_MAGIC, "image_info.magic");
 _Static_assert(offsetof(struct image_info, version) == IMAGE_O_VERSION, "image_info.version");
@@ -490,6 +492,7 @@ _Static_assert(offsetof(struct image_info, thread) == IMAGE_O_THREAD, "image_inf
 _Static_assert(offsetof(struct image_info, thunks_count) == IMAGE_O_THUNKS_COUNT, "image_info.thunks_count");
 _Static_assert(offsetof(struct image_info, go_code) == IMAGE_O_GO_CODE, "image_info.go_code");
 _Static_assert(offsetof(struct image_info, go_code_size) == IMAGE_O_GO_CODE_SIZE, "image_info.go_code_size");
+_Static_assert(offsetof(struct image_info, backs) == IMAGE_O_BACKS, "image_info.backs");
 _Static_assert(sizeof(struct image_info) == IMAGE_SIZE, "image_info");
 
 /* a module of a Go program that is relocated; WORDS offsets follow, u32 each */

@@ -68,6 +68,7 @@ struct control {
 	u32 sys_open; /* how many of open_calls are taken */
 	u64 sys_end;
 	u64 goroutine;
+	u32 high_enter, id_enter;
 	/* only slow paths from here on */
 	u64 own_stack; /* Go's programs: number of the thread's own stack, once a goroutine has been on it */
 	u64 first; /* without a clock: the sequence number of the current chunk's first byte */
@@ -108,6 +109,9 @@ struct control {
 #endif
 	struct table tables[MOST_TABLED];
 };
+
+/* set_high keeps the high half of the counter, t, where fast paths compare it. */
+static inline void set_high(struct control *c, u64 t) { c->high = c->high_enter = (u32)(t >> 32); }
 
 /* unsure says whether fast paths do not find a block, as the C library does not say that it is this thread's. */
 static inline int unsure(struct control *c) { return c->libtid && *c->libtid != c->tid; }
@@ -153,6 +157,8 @@ at(control, order, CB_ORDER);
 at(control, sys_open, CB_SYS_OPEN);
 at(control, sys_end, CB_SYS_END);
 at(control, goroutine, CB_GOROUTINE);
+at(control, high_enter, CB_HIGH_ENTER);
+at(control, id_enter, CB_ID_ENTER);
 _Static_assert(sizeof(struct control) <= 4096, "control");
 
 #endif

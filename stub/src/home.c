@@ -71,7 +71,7 @@ static LANDS void register_image(const struct image_info *info, struct words *wo
 	struct image *m = ids >= 0 ? image_add(info, words, (u32)ids, &same) : 0;
 	if (m) {
 		if (words->word) {
-			blocks_base(m->base);
+			blocks_bases();
 			set_word(words->word);
 			publish(c);
 		}

@@ -24,7 +24,7 @@
 hidden struct image fentry_own;    /* the image of this runtime */
 static struct image *newest;
 static u32 tabled;     /* images that threads have tables of, beside the one at CB_TABLE */
-static u32 executable; /* base of the image that fast paths find blocks for by the control base */
+static u32 executable, entering; /* CB_ID_BASE and CB_ID_ENTER of the image that fast paths find blocks for by the control base */
 enum { OFF = ARMED_OFF, ON = ARMED_ON, PAUSED = ARMED_PAUSED };
 hidden u32 fentry_armed; /* one of these; the classic tracer, which has no switches and no pauses, looks here */
 hidden u32 fentry_silent; /* not 0: system calls are not traced */
@@ -32,10 +32,10 @@ hidden u32 fentry_switched; /* not 0: a recorder has switched functions, and wan
 
 static u32 plain; /* not 0: what is captured in registers is recorded in place (act.S) */
 
-/* The images by the addresses of their thunks, which are in the table, as an image that is loaded again has others. A
+/* The images by the addresses that bodies return to in their thunks, which are in the table, as an image that is loaded again has others. A
    table that was replaced is used again for the one after the next; whoever reads one looks at rewritten before and
    behind. */
-struct entry { u64 thunks; struct image *m; };
+struct entry { u64 backs; struct image *m; };
 static struct images {
 	u64 n, room;
 	struct images *next; /* of those that are in use no more */
@@ -79,9 +79,9 @@ static int enter_image(struct image *m)
 			if (old->at[i].m != m && image_there(old->at[i].m))
 				t->at[k++] = old->at[i];
 		n = k + 1;
-		for (; k > 0 && t->at[k - 1].thunks > m->thunks; k--)
+		for (; k > 0 && t->at[k - 1].backs > m->backs; k--)
 			t->at[k] = t->at[k - 1];
-		t->at[k] = (struct entry){ m->thunks, m };
+		t->at[k] = (struct entry){ m->backs, m };
 		store(&t->n, n);
 		if (cas(&images, old, t)) {
 			if ((old = swap(&spare, old)))
@@ -96,7 +96,7 @@ static int enter_image(struct image *m)
 static int entered(const struct image *m)
 {
 	for (u64 i = 0; images && i < images->n; i++)
-		if (images->at[i].m == m && images->at[i].thunks == m->thunks)
+		if (images->at[i].m == m && images->at[i].backs == m->backs)
 			return 1;
 	return 0;
 }
@@ -274,6 +274,8 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	m->thunks = info->thunks ? a + (u64)info->thunks : 0;
 	m->thunk_size = info->thunk_size;
 	m->size = info->thunks ? (u64)info->thunks_count * info->thunk_size : 0;
+	m->backs = !BACKS_APART ? m->thunks : info->backs ? a + (u64)info->backs : 0;
+	m->backs_size = m->backs ? (u64)info->thunks_count * back_size(info->thunk_size) : 0;
 	m->switches = info->switches ? (u8 *)a + info->switches : 0;
 	m->roots = m->changed_roots ? m->changed_roots : info->roots ? (u8 *)a + info->roots : 0;
 	m->without = info->without ? (u8 *)a + info->without : 0;
@@ -287,14 +289,14 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	if (info->actions)
 		set_acting(m, (struct acting){ a + (u64)info->actions, a + (u64)info->counts, info->actions_count, { 0 } });
 	*words = (struct words){
-		fentry_words.blocks, m->thunks, m->size, 0, 0, 0, fentry_words.depth, base,
+		fentry_words.blocks, m->backs, m->backs_size, 0, 0, 0, fentry_words.depth, base,
 		fentry_words.enter, fentry_words.exit, fentry_words.record, fentry_words.syscall, fentry_words.settle, words->word,
 		fentry_words.act, fentry_words.act_exit, at, 0, m->roots, fentry_words.threshold, m, 0, 0,
 	};
 	/* The tables of the tracer profile are by local id. */
 	id_words(&words->id_scale, m->thunks, m->thunk_size, fentry_config.mode == MODE_PROFILE ? 0 : base);
 	if (!info->library)
-		store(&executable, base);
+		store(&executable, base), store(&entering, (u32)words->id_enter);
 	if (!(*same && entered(m)) && !enter_image(m))
 		return 0;
 	while (!again && !cas(&newest, m->next = load(&newest), m))
@@ -389,8 +391,12 @@ hidden void image_actions(struct image *m, const struct changed_actions *to)
 	unmap_memory(&gone);
 }
 
-/* images_base is where the ids of the executable begin, as CB_ID_BASE has it. */
-hidden u32 images_base(void) { return load(&executable); }
+/* images_bases is where the ids of the executable begin, as CB_ID_BASE and CB_ID_ENTER have it. */
+hidden void images_bases(u32 *base, u32 *enter)
+{
+	store(base, load(&executable));
+	store(enter, load(&entering));
+}
 
 /* images_list is where a recorder finds the images. */
 hidden struct image **images_list(void) { return &newest; }
@@ -398,7 +404,7 @@ hidden struct image **images_list(void) { return &newest; }
 /* images_first returns the image that registered last; the others are behind next. */
 hidden struct image *images_first(void) { return load(&newest); }
 
-/* image_at returns the image that has a thunk at an address; 0: none has. */
+/* image_at returns the image that has the back of a thunk at an address; 0: none has. */
 static struct image *image_at(u64 addr)
 {
 	struct image *m;
@@ -407,10 +413,10 @@ static struct image *image_at(u64 addr)
 	do {
 		before = load(&rewritten);
 		struct images *t = load(&images);
-		u64 lo = 0, hi = t ? t->n : 0; /* the first one whose thunks are above addr */
+		u64 lo = 0, hi = t ? t->n : 0; /* the first one whose are above addr */
 		while (lo < hi) {
 			u64 mid = lo + (hi - lo) / 2;
-			if (t->at[mid].thunks <= addr)
+			if (t->at[mid].backs <= addr)
 				lo = mid + 1;
 			else
 				hi = mid;
@@ -419,18 +425,18 @@ static struct image *image_at(u64 addr)
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	} while (before != load(&rewritten));
 	m = at.m;
-	return m && m->thunks == at.thunks && addr - at.thunks < m->size && image_there(m) ? m : 0;
+	return m && m->backs == at.backs && addr - at.backs < m->backs_size && image_there(m) ? m : 0;
 }
 
 /* image_returns_to finds the function whose body returns to an address, which is in its
    thunk: the call that is there has been replaced by a tail call. */
 hidden int image_returns_to(u64 ret, struct function *f)
 {
-	struct image *m = ret % THUNK_SIZE == THUNK_RET ? image_at(ret) : 0;
-	if (!m || (ret - m->thunks) % m->thunk_size != THUNK_RET)
+	struct image *m = ret % BACK_SIZE == THUNK_RET ? image_at(ret) : 0;
+	if (!m || (ret - m->backs) % back_size(m->thunk_size) != THUNK_RET)
 		return 0;
 	f->image = m;
-	f->id = (u32)((ret - m->thunks) / m->thunk_size) + 1;
+	f->id = (u32)((ret - m->backs) / back_size(m->thunk_size)) + 1;
 	return 1;
 }
 

@@ -40,6 +40,7 @@ at(words, thunks_size, W_THUNKS_SIZE);
 at(words, id_scale, W_ID_SCALE);
 at(words, id_enter, W_ID_ENTER);
 at(words, id_exit, W_ID_EXIT);
+at(words, id_scale, W_ID_LOCAL);
 at(words, roots, W_ROOTS);
 at(words, threshold, W_THRESHOLD);
 at(words, self, W_SELF);
@@ -87,6 +88,8 @@ struct image {
 	u8 *changed_roots;  /* a recorder's, in memory of its own; 0: none */
 	u32 stage;          /* IMAGE_... */
 	u32 thunk_size;     /* bytes of one */
+	u64 backs;          /* address of the back of the first thunk, or of the thunk itself where they have none apart */
+	u64 backs_size;     /* bytes of all; 0: bodies do not return to them */
 	u64 unloaded;       /* counter when it went */
 	u8 *kept;           /* its switches when it went, for when it is loaded again */
 	u32 told_gone;      /* readers have been told that it went */
@@ -142,7 +145,7 @@ hidden void image_take_roots(struct image *m);
 hidden void image_actions(struct image *m, const struct changed_actions *to);
 hidden struct image **images_list(void);
 hidden void image_stage(struct image *m, u32 stage);
-hidden u32 images_base(void);
+hidden void images_bases(u32 *base, u32 *enter);
 hidden struct image *images_first(void);
 hidden int image_returns_to(u64 ret, struct function *f);
 hidden int image_function(u64 addr, struct function *f);

@@ -12,7 +12,7 @@
 /* CB_TOP, in the place that is left: slot of the innermost live frame; see stack.c for the tags */
 #define CB_LO              32 /* lowest stack address whose shadow is mapped */
 #define CB_HIGH            40 /* u32: high half of the counter at the last event */
-#define CB_ID_BASE         44 /* u32, arm64: fentry_id_base, loaded with the word before it */
+#define CB_ID_BASE         44 /* u32, arm64: fentry_id_base, loaded with the word before it, for exits */
 #define CB_SHADOW          48 /* arm64: from a slot on the current stack to its shadow */
 #define CB_SHADOW_AUX      56 /* arm64: and to that with its times */
 #define CB_CHILD           64 /* profile: time spent in the callees of the innermost frame so far */
@@ -24,14 +24,18 @@
 #define CB_SYS_OPEN        116 /* u32: system calls whose ends are for the slow path */
 #define CB_SYS_END         120 /* as CB_END, for the record of a system call */
 #define CB_GOROUTINE       128 /* Go's programs: number of the goroutine that the newest event is of */
+#define CB_HIGH_ENTER      136 /* u32, arm64: CB_HIGH once more */
+#define CB_ID_ENTER        140 /* u32, arm64: fentry_id_enter, loaded with the word before it, for entries */
 
 /* struct words: what the fast paths of an image look at */
 #define W_BLOCKS           0  /* table of blocks by thread pointer; 0: they are at the control base */
-#define W_THUNKS           8  /* address of the first thunk */
+#define W_THUNKS           8  /* address of the first thunk; of what bodies return to, where that is apart (arm64) */
 #define W_THUNKS_SIZE      16 /* bytes of all */
 #define W_ID_SCALE         24 /* amd64: a return address in a thunk times this, plus one of the two words that follow, */
 #define W_ID_ENTER         32 /* is the id in its high half: for the address that enter returns to */
 #define W_ID_EXIT          40 /* and for that of exit, with the bit FT_ID_EXIT */
+#define W_ID_LOCAL         24 /* u32, arm64: an address in a front over FRONT_SIZE, plus this, is the local id, */
+			      /* and plus W_ID_ENTER that in the trace (u32, modulo 2^32) */
 #define W_DEPTH            48 /* u32: greatest depth of calls that are recorded, below DEPTH_HIDDEN */
 #define W_ID_BASE          52 /* u32: ids in the trace are local ids plus this */
 #define W_ENTER            56 /* slow paths, which are the home's: slow.c */

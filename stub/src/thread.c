@@ -33,9 +33,9 @@ static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner
 	c->nstacks = lengthof(c->few);
 	c->libtid = own_libtid(tid);
 	c->key = counter();
-	c->id_base = images_base();
+	images_bases(&c->id_base, &c->id_enter);
 	c->stack = stack_number();
-	c->high = (u32)(c->key >> 32);
+	set_high(c, c->key);
 	if (tables() && !begin_tables(c, table)) {
 		store(&c->tid, 0);
 		return 0;

@@ -270,7 +270,7 @@ static u32 moved_code(u64 pc)
 static int is_thunk(u64 pc)
 {
 	for (struct image *m = images_first(); m; m = m->next)
-		if (m->thunks && pc - m->thunks < m->size)
+		if ((m->thunks && pc - m->thunks < m->size) || pc - m->backs < m->backs_size)
 			return 1;
 	return 0;
 }

@@ -25,6 +25,7 @@ fentry_words:
 	WORD	fentry_id_scale, W_ID_SCALE, 8
 	WORD	fentry_id_enter, W_ID_ENTER, 8
 	WORD	fentry_id_exit, W_ID_EXIT, 8
+	WORD	fentry_id_local, W_ID_LOCAL, 4
 	WORD	fentry_roots, W_ROOTS, 8
 	WORD	fentry_threshold, W_THRESHOLD, 8
 	WORD	fentry_self, W_SELF, 8

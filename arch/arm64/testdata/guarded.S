@@ -28,13 +28,17 @@ island_near:	.fill	8, 4, 0xd4200000
 landing_near:	.fill	2, 4, 0xd4200000
 
 	.section .far, "ax", %progbits
-	.globl	thunks, graph_enter, thunk_exit, island_far, landing_far
+	.globl	thunks, backs, graph_enter, thunk_exit, island_far, landing_far
 	.p2align 6
-thunks:		.fill	16, 4, 0xd4200000
+thunks:		.fill	8, 4, 0xd4200000
+backs:		.fill	4, 4, 0xd4200000
 island_far:	.fill	8, 4, 0xd4200000
 landing_far:	.fill	2, 4, 0xd4200000
 graph_enter:
-	cmp	w17, #1
+	adrp	x17, thunks
+	add	x17, x17, #:lo12:thunks
+	sub	x17, x30, x17
+	cmp	x17, #20
 	b.ne	1f
 	adrp	x17, kept
 	str	x16, [x17, #:lo12:kept]

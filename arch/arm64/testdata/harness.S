@@ -53,15 +53,22 @@ armed:		.skip	8
 	ldp	x0, x1, [sp], #32
 	.cfi_adjust_cfa_offset -32
 	.endm
-	/* tail: record the end of the call that address from is in the thunk of, and go on at to if it is none */
+	/* id: w17 is to be the id of the thunk in whose front address at is; x0 is destroyed */
+	.macro	id at
+	adrp	x0, thunks - 32
+	add	x0, x0, #:lo12:thunks - 32
+	sub	x17, \at, x0
+	lsr	x17, x17, #5
+	.endm
+	/* tail: record the end of the call that address from is in the back of the thunk of, and go on at to if it is none */
 	.macro	tail from, to
-	adrp	x2, thunks
-	add	x2, x2, #:lo12:thunks
+	adrp	x2, backs
+	add	x2, x2, #:lo12:backs
 	sub	x2, \from, x2
-	and	x3, x2, #63
-	cmp	x3, #32
+	and	x3, x2, #15
+	cmp	x3, #4
 	b.ne	\to
-	lsr	x2, x2, #6
+	lsr	x2, x2, #4
 	cmp	x2, #128
 	b.hs	\to
 	mov	w3, w17
@@ -74,6 +81,7 @@ armed:		.skip	8
 	.text
 	routine	graph_enter
 	save
+	id	x30
 	get	x0, skip_id
 	cmp	w17, w0
 	b.eq	3f
@@ -85,10 +93,10 @@ armed:		.skip	8
 	str	x16, [x1]
 2:	note
 	restore
-	destroy	16, 17
+	destroy	17, 17
 	ret
 3:	restore
-	add	x17, x30, #20
+	add	x17, x30, #4
 	mov	x30, x16
 	ret	x17
 	end	graph_enter
@@ -97,12 +105,22 @@ armed:		.skip	8
 	save
 	note
 	restore
-	destroy	17, 17
-	ret
+	mov	x17, x30
+	mov	x30, x16
+	ret	x17
 	end	func_enter
+
+	routine	mcount_func_enter
+	save
+	note
+	restore
+	destroy	16, 17
+	ret
+	end	mcount_func_enter
 
 	routine	mcount_enter
 	save
+	id	x17
 	ldr	x1, [x29, #8]
 	tail	x1, 1f
 	b	2f
@@ -112,9 +130,9 @@ armed:		.skip	8
 	eor	x3, x3, x0
 	str	x1, [x3]
 2:	note
-	adrp	x0, thunks + 32 - 64
-	add	x0, x0, #:lo12:thunks + 32 - 64
-	add	x0, x0, x17, lsl #6
+	adrp	x0, backs + 4 - 16
+	add	x0, x0, #:lo12:backs + 4 - 16
+	add	x0, x0, x17, lsl #4
 	str	x0, [x29, #8]
 	restore
 	destroy	16, 17
@@ -138,12 +156,15 @@ armed:		.skip	8
 _mcount: ret
 	.size	_mcount, . - _mcount
 
-	.globl	thunks, frames, frames_end
+	.globl	thunks, backs, frames, frames_end
 	.section .thunks, "ax", %progbits
 	.p2align 6
-thunks:	.fill	64 * 128 / 4, 4, 0xd4200000
+thunks:	.fill	32 * 128 / 4, 4, 0xd4200000
 	.size	thunks, . - thunks
 	.type	thunks, %function
+backs:	.fill	16 * 128 / 4, 4, 0xd4200000
+	.size	backs, . - backs
+	.type	backs, %function
 	.section .frames, "a", %progbits
 	.p2align 3
 frames:	.fill	65536

@@ -268,6 +268,10 @@ static inline void id_words(u64 *w, u64 thunks, u64 size, u64 base)
 	w[2] = (base << 32 | 1UL << 63) - (thunks - size + THUNK_RET_END) * w[0];
 }
 
+/* back_size is the size of what bodies return to in a thunk, which is the thunk itself. */
+enum { BACKS_APART = 0 };
+static inline u64 back_size(u64 thunk) { return thunk; }
+
 /* blocks_index is a thread's place in fentry_blocks. */
 static inline u64 blocks_index(u64 tp) { return tp >> BLOCKS_SHIFT & BLOCKS_MASK; }
 

@@ -9,6 +9,7 @@
 #define THUNK_CALL_END     18 /* return address of the call of enter */
 #define THUNK_RET          23 /* return address of the traced body */
 #define THUNK_RET_END      31 /* return address of the call of exit */
+#define BACK_SIZE          THUNK_SIZE /* thunks are in one piece */
 
 /* words of a control block (layout.h): one instruction compares and exchanges next and end, at a multiple of 16 */
 #define CB_TOP             8

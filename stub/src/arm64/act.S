@@ -4,6 +4,7 @@
    (machine.h): those that the fast paths' slow parts save, those that a C function keeps, and
    the vector registers that arguments and results are in, which C leaves alone. Of SVE's
    registers these have the low 128 bits. */
+#define LOCAL_IDS
 #include "macros.h"
 
 	/* SLOW, and struct callregs below it, which x3 points to. off: as for SLOW. */
@@ -48,6 +49,9 @@
 	   of entries, which replaces no return address and leaves nothing out. */
 	.macro ACT_ENTRY name, where, off, skip
 	BEGIN_ENTER \name, \where
+	.if \skip
+	RAW_ID \where
+	.endif
 	LEA_SLOT \where, x0
 	CALLREGS \where, \off
 	mov	w1, w17
@@ -57,11 +61,11 @@
 	.if \skip
 	cmp	w0, #ENTER_SKIP
 	b.eq	1f
-	REPLACE_RET \where, x17
-	.endif
+	REPLACE_RET \where
 	LEAVE_ENTER \where
-	.if \skip
 1:	SKIP_ENTER \where
+	.else
+	LEAVE_ENTER \where, body
 	.endif
 	END \name
 	.endm

@@ -99,7 +99,7 @@ static inline u64 lowest(const struct registers *r) { return r->sp; }
 
 static inline u64 body_of(const u8 *thunk)
 {
-	enum { FUNC_BODY = 32 }; /* of thunks that do not wait for the end of a call */
+	enum { FUNC_BODY = 28 }; /* of thunks that do not wait for the end of a call */
 	const u32 *t = (const u32 *)(thunk + THUNK_BYPASS);
 	if (*t >> 26 != 5) /* b */
 		t = (const u32 *)(thunk + FUNC_BODY);

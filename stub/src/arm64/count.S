@@ -1,15 +1,12 @@
 /* The tracer of counts: an entry adds to the thread's table. A handler that comes between
    the load and the store and counts the same function makes the store fail. Nothing is done
    to return addresses, and x16 is left alone. */
+#define LOCAL_IDS
 #include "macros.h"
 
 	.text
-	.globl	fentry_mcount_count_enter
-	.hidden	fentry_mcount_count_enter
-	.type	fentry_mcount_count_enter, %function
-	.set	fentry_mcount_count_enter, fentry_count_enter
-
-	BEGIN_ENTER fentry_count_enter, sp
+	.macro COUNT_ENTRY name, body
+	BEGIN_ENTER \name, sp
 	GET_BLOCK x0, 9f
 2:	TABLE	1, 0, T_ENTRIES
 	cbz	x1, 7f			/* a forked child's block is zero, too */
@@ -18,10 +15,14 @@
 	add	x2, x2, #1
 	stxr	w3, x2, [x1]
 	cbnz	w3, 3b
-	LEAVE_ENTER sp
+	LEAVE_ENTER sp, \body
 9:	FIND_BLOCK_X0 2b
-7:	SLOW_ENTER sp, 8f
-8:	LEAVE_ENTER sp
-	END fentry_count_enter
+7:	SLOW_ENTER sp, 8f, \body
+8:	LEAVE_ENTER sp, \body
+	END \name
+	.endm
+
+	COUNT_ENTRY fentry_count_enter, body
+	COUNT_ENTRY fentry_mcount_count_enter
 
 	.section .note.GNU-stack, "", %progbits

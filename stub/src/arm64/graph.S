@@ -5,6 +5,7 @@
 
 	.macro GRAPH_ENTRY name, where
 	BEGIN_ENTER \name, \where
+	RAW_ID \where
 1:	GET_BLOCK x0, 9f
 2:	LOAD_RET \where
 	CHECK_TAIL 4f
@@ -13,7 +14,7 @@
 	add	x2, x3, x2
 	stp	x1, x16, [x2]
 	str	x3, [x0, #W(CB_TOP)]
-	REPLACE_RET \where, x17
+	REPLACE_RET \where
 5:	RESERVE 8, 6f, 8f
 	str	x3, [x1]
 	LEAVE_ENTER \where
@@ -27,8 +28,8 @@
 	RESERVE 16, 62f, 82f
 	OLD_EXIT
 	stp	x2, x3, [x1]
-	LOCAL_ID
-	REPLACE_RET \where, x17
+	ID_AGAIN
+	REPLACE_RET \where
 	LEAVE_ENTER \where
 6:	SLOW_RECORD \where, 5b
 62:	SLOW_RECORD \where, 2b

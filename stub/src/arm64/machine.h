@@ -179,8 +179,18 @@ static inline void set_word(u64 distance) { (void)distance; }
 static inline u64 own_word(void) { return (u64)tls_word(0); }
 #endif
 
-/* id_words: thunks give routines the id. */
-static inline void id_words(u64 *w, u64 thunks, u64 size, u64 base) { (void)w, (void)thunks, (void)size, (void)base; }
+/* id_words fills in what gives a function's id by an address in the front of its thunk: W_ID_LOCAL in layout.h, and
+   W_ID_ENTER. All is modulo 2^32. */
+static inline void id_words(u64 *w, u64 thunks, u64 size, u64 base)
+{
+	(void)size;
+	w[0] = (u32)(1 - (thunks >> FRONT_SHIFT));
+	w[1] = (u32)(w[0] + base);
+}
+
+/* back_size is the size of what bodies return to in a thunk. */
+enum { BACKS_APART = 1 };
+static inline u64 back_size(u64 thunk) { return (void)thunk, BACK_SIZE; }
 
 /* blocks_index is a thread's place in fentry_blocks. Thread pointers are as far apart as
    stacks, most of them 8 MiB. */

@@ -1,8 +1,12 @@
 /* The parts that the fast paths share, and the frames the unwinder sees in them.
 
    What a routine finds in registers, and which ones it may change, is said in
-   arch/arm64/thunk.go: w17 is the id, x16 the caller's return address or S, x30 where
-   the routine returns. Scratch are x16 and x17 alone: AAPCS64 gives them to code that a
+   arch/arm64/thunk.go: x16 is the caller's return address or S, x30 where
+   the routine returns. w17 is the id; but a thunk of function_graph has no room for it, and
+   its address tells: RAW_ID makes w17 what is the id in the trace once the word ID_ENTER
+   has been added, modulo 2^32, and the local id with fentry_id_local (W_ID_LOCAL). LOCAL_IDS is
+   defined where it is made a local id at once. x16 is left alone where it is a return address,
+   because unwinders find that there until the body is called. Scratch are x16 and x17 alone: AAPCS64 gives them to code that a
    linker puts between a call and its target, so no caller keeps anything there, whatever
    it knows of the function (-fipa-ra). x9 to x15 would be free by the same standard, but
    not for such callers; x18 is the platform's. The fast paths save what else they use, in
@@ -80,8 +84,9 @@
 	.endif
 	.endm
 
-	/* Back to the thunk, or behind a site that is behind a prologue. */
-	.macro LEAVE_ENTER where
+	/* Back to the thunk, or behind a site that is behind a prologue. With body, the thunk
+	   goes on to the body at once, which gets the caller's return address. */
+	.macro LEAVE_ENTER where, body
 	.cfi_remember_state
 	ldp	x2, x3, [sp, #16]
 	.ifc \where, fp
@@ -92,7 +97,13 @@
 	ldp	x0, x1, [sp], #32
 	.cfi_adjust_cfa_offset -32
 	.endif
+	.ifnb \body
+	mov	x17, x30
+	mov	x30, x16
+	ret	x17
+	.else
 	ret
+	.endif
 	.cfi_restore_state
 	.endm
 
@@ -191,14 +202,19 @@
 	.macro FIND_BLOCK_X0 again
 	.endm
 
-	/* w\reg is to be where the image's ids begin. */
+	/* w\reg is to be where the image's ids begin; or what makes such an id of RAW_ID's. */
 	.macro ID_BASE reg, cb
-	adrp	x\reg, fentry_id_base
-	ldr	w\reg, [x\reg, #:lo12:fentry_id_base]
+	LOAD_WORD	\reg, fentry_id_base
+	.endm
+	.macro ID_ENTER reg, cb
+	LOAD_WORD	\reg, fentry_id_enter
 	.endm
 #else
 	.macro ID_BASE reg, cb
 	ldr	w\reg, [\cb, #W(CB_ID_BASE)]
+	.endm
+	.macro ID_ENTER reg, cb
+	ldr	w\reg, [\cb, #W(CB_ID_ENTER)]
 	.endm
 
 	/* \cb is to be this thread's block and UNCHECKED; to other if that is not so
@@ -269,13 +285,26 @@
 	.endif
 	.endm
 
-	/* A site behind the prologue: the thunk's exit part takes the place of the
-	   caller's return address. Changes x2. */
-	.macro REPLACE_RET where, id
+	/* w\reg is to be the local id. */
+	.macro LOCAL_ID reg
+#ifdef LOCAL_IDS
+	.ifnc \reg, 17
+	mov	w\reg, w17
+	.endif
+#else
+	LOAD_WORD	\reg, fentry_id_local
+	add	w\reg, w\reg, w17
+#endif
+	.endm
+
+	/* A site behind the prologue: the thunk's back takes the place of the
+	   caller's return address. Changes x2 and x16. */
+	.macro REPLACE_RET where
 	.ifc \where, fp
-	adrp	x2, fentry_first_thunk + THUNK_RET - THUNK_SIZE
-	add	x2, x2, #:lo12:fentry_first_thunk + THUNK_RET - THUNK_SIZE
-	add	x2, x2, \id, lsl #6
+	LOCAL_ID 2
+	LOAD	x16, fentry_thunks
+	add	x2, x16, x2, lsl #BACK_SHIFT
+	add	x2, x2, #THUNK_RET - BACK_SIZE
 	str	x2, [x29, #8]
 	.endif
 	.endm
@@ -291,16 +320,19 @@
 	adrp	\reg, \name
 	ldr	\reg, [\reg, #:lo12:\name]
 	.endm
+	.macro LOAD_WORD reg, name
+	adrp	x\reg, \name
+	ldr	w\reg, [x\reg, #:lo12:\name]
+	.endm
 
-	/* Go to maybe if the return address in x16 could be that of a thunk's body: bit 5
+	/* Go to maybe if the return address in x16 could be that of a thunk's body: bit 2
 	   is set in every second one. There, IS_TAIL goes to no unless it is one.
 	   Changes x1 and x2. */
 	.macro CHECK_TAIL maybe
-	tbnz	w16, #5, \maybe
+	tbnz	w16, #2, \maybe
 	.endm
 	.macro IS_TAIL no
-	tst	w16, #0x1f
-	b.ne	\no
+	tbnz	w16, #3, \no
 	LOAD	x1, fentry_thunks
 	sub	x1, x16, x1
 	LOAD	x2, fentry_thunks_size
@@ -319,28 +351,29 @@
 	b.lo	\slow
 	.endm
 
-	/* Reserve n bytes at x1 for an event of now, which is to be x3: its local id is in
-	   w17, which is changed; RETRY makes it again. Changes x2. One load gets the
-	   counter's high half, and above it CB_ID_BASE, which is then where the id goes. */
-	.macro RESERVE n, full, retry
+	/* Reserve n bytes at x1 for an event of now, which is to be x3: w17 says of which function, which is
+	   changed; RETRY makes it again. Changes x2. One load gets the
+	   counter's high half, and above it what w17 is added to, CB_ID_ENTER or with
+	   a local id CB_ID_BASE, which is then where the id goes. */
+	.macro RESERVE n, full, retry, high=CB_HIGH_ENTER, id=ID_ENTER
 	ldp	x1, x2, [x0]
 	cmp	x1, x2
 	b.hs	\full
 #ifdef NO_CLOCK
 	ldr	w3, [x0, #W(CB_ORDER)]
 	add	w3, w3, w1
-	ID_BASE	2, x0
+	\id	2, x0
 	lsl	x2, x2, #32
 #elif defined FENTRY_SHARED
 	mrs	x3, cntvct_el0
 	ldr	w2, [x0, #W(CB_HIGH)]
 	eor	x2, x2, x3, lsr #32
 	cbnz	x2, \full
-	ID_BASE	2, x0
+	\id	2, x0
 	lsl	x2, x2, #32
 #else
 	mrs	x3, cntvct_el0
-	ldr	x2, [x0, #W(CB_HIGH)]
+	ldr	x2, [x0, #W(\high)]
 	eor	x2, x2, x3, lsr #32
 	cbnz	w2, \full
 #endif
@@ -382,14 +415,14 @@
 	dmb	ishst		/* nobody sees the payload before it */
 	and	x3, x3, #~(1 << OPEN_BIT)
 	.endm
-	/* w17 is to be the local id again. */
-	.macro LOCAL_ID
+	/* w17 is to be what it was again. */
+	.macro ID_AGAIN id=ID_ENTER
 	lsr	x17, x3, #32
-	ID_BASE	2, x0
+	\id	2, x0
 	sub	w17, w17, w2
 	.endm
-	.macro RETRY again
-	LOCAL_ID
+	.macro RETRY again, id=ID_ENTER
+	ID_AGAIN \id
 	b	\again
 	.endm
 
@@ -399,7 +432,7 @@
 	LOAD	x2, fentry_thunks
 	sub	x2, x16, x2
 	ID_BASE	17, x0
-	add	x2, x17, x2, lsr #6	/* THUNK_SIZE */
+	add	x2, x17, x2, lsr #BACK_SHIFT
 	add	x2, x2, #1
 	orr	x2, x2, #FT_ID_EXIT
 	lsl	x2, x2, #32
@@ -458,8 +491,8 @@
 	.endm
 
 	/* Call fentry_slow_enter(slot, id, image, ret, caller's frame pointer) and go to again,
-	   leave or skip. */
-	.macro SLOW_ENTER where, again
+	   leave or skip; with body, leave as LEAVE_ENTER does. */
+	.macro SLOW_ENTER where, again, body
 	LEA_SLOT \where, x0
 	.ifc \where, fp
 	SLOW 48
@@ -470,7 +503,7 @@
 	mov	x3, x16
 	ldr	x4, [x29]
 	.endif
-	mov	w1, w17
+	LOCAL_ID 1
 	LOAD	x2, fentry_self
 	CALL_HOME fentry_home_enter
 	.ifc \where, fp
@@ -480,36 +513,44 @@
 	.endif
 	cmp	w0, #ENTER_SKIP
 	b.lo	\again
+	.ifb \body
 	b.hi	99f
 	SKIP_ENTER \where
-99:	REPLACE_RET \where, x17
-	LEAVE_ENTER \where
+	.endif
+99:	REPLACE_RET \where
+	LEAVE_ENTER \where, \body
 	.endm
 
-	/* What fentry_slow_record is told: x0 to x2. */
+	/* What fentry_slow_record is told: w0, which is there, x1 and x2. */
 	.macro CALL_RECORD
-	mov	w0, w17
 	LOAD	x1, fentry_self
 	ldr	x2, [x29]
 	CALL_HOME fentry_home_record
 	.endm
 
 	/* Make room for events, then go to again; leave when that cannot be. */
-	.macro SLOW_RECORD where, again
+	.macro SLOW_RECORD where, again, local, body
 	.ifc \where, fp
 	SLOW 48
-	CALL_RECORD
-	ENDSLOW 48
 	.else
 	SLOW 32
+	.endif
+	.ifnb \local
+	mov	w0, w17
+	.else
+	LOCAL_ID 0
+	.endif
 	CALL_RECORD
+	.ifc \where, fp
+	ENDSLOW 48
+	.else
 	ENDSLOW 32
 	.endif
 	add	x1, x0, #8
 	cbz	x0, 99f
 	mov	x0, x1
 	b	\again
-99:	LEAVE_ENTER \where
+99:	LEAVE_ENTER \where, \body
 	.endm
 
 	/* Put the return address back by fentry_slow_exit(slot, id, image). */
@@ -528,6 +569,7 @@
 	   that the block is its parent's (thread.c), and its own has no frames. */
 	.macro SLOW_RECORD_EXIT again
 	SLOW 17
+	mov	w0, w17
 	CALL_RECORD
 	ENDSLOW 17
 	add	x16, x0, #8
@@ -555,6 +597,17 @@ HIDDEN(\name)
 \name:
 	.cfi_startproc
 	ENTER_FRAME \where
+	.endm
+	.macro RAW_ID where
+	.ifc \where, fp
+	lsr	x17, x17, #FRONT_SHIFT
+	.else
+	lsr	x17, x30, #FRONT_SHIFT
+	.endif
+#ifdef LOCAL_IDS
+	LOAD_WORD	2, fentry_id_local
+	add	w17, w17, w2
+#endif
 	.endm
 	.macro BEGIN_EXIT name
 HIDDEN(\name)

@@ -12,6 +12,7 @@
 
 	.macro OPT_ENTRY name, where
 	BEGIN_ENTER \name, \where
+	RAW_ID \where
 1:	GET_BLOCK x0, 9f
 2:	LOAD_RET \where
 	CHECK_TAIL 4f
@@ -27,19 +28,19 @@
 	ldr	w3, [x3, #:lo12:fentry_depth]
 	cmp	w2, w3
 	b.hi	6f
-30:	orr	x2, x17, x2, lsl #32
-	ID_BASE	17, x0
-	add	x2, x2, x17		/* whoever writes a held entry may be another image */
+30:	ID_ENTER 3, x0
+	add	w3, w3, w17		/* in the trace: whoever writes a held entry may be another image */
+	orr	x2, x3, x2, lsl #32
 	LEA_SLOT \where, x3
 	SHADOW_TIMES x17, x3, x0
 	str	x2, [x17, #8]
 	ldr	x17, [x0, #W(CB_SHADOW)]
 	add	x17, x3, x17
 	stp	x1, x16, [x17]
-	ID_BASE	17, x0
+	ID_ENTER 17, x0
 	sub	w17, w2, w17
 	str	x3, [x0, #W(CB_TOP)]
-	REPLACE_RET \where, x17
+	REPLACE_RET \where
 	LOAD	x1, fentry_threshold
 	cbz	x1, 31f
 	SHADOW_TIMES x2, x3, x0
@@ -69,12 +70,12 @@
 	RESERVE 16, 62f, 82f
 	OLD_EXIT
 	stp	x2, x3, [x1]
-	LOCAL_ID
+	ID_AGAIN
 	LEA_SLOT \where, x3
 	SHADOW_TIMES x2, x3, x0
-	orr	w1, w17, #FT_ID_EXIT
+	mov	w1, #FT_ID_EXIT
 	str	w1, [x2, #8]		/* the depth stays */
-	REPLACE_RET \where, x17
+	REPLACE_RET \where
 	LEAVE_ENTER \where
 41:	LOAD	x1, fentry_threshold
 	cbz	x1, 44f
@@ -84,16 +85,16 @@
 	cmp	x3, x1
 	b.hs	7f
 	str	x3, [x2]
-	ID_BASE	1, x0
+	ID_ENTER 1, x0
 	add	w1, w1, w17
 	str	w1, [x2, #8]
-	REPLACE_RET \where, x17
+	REPLACE_RET \where
 	LEAVE_ENTER \where
 
 	/* The function was left out, and so is what it jumps to. */
 44:	ldr	w1, [x2, #12]
 	tbz	w1, #31, 7f
-	REPLACE_RET \where, x17
+	REPLACE_RET \where
 	LEAVE_ENTER \where
 
 	/* At the bottom of a stack only graph roots are recorded, if there are any. */
@@ -102,9 +103,10 @@
 	b.ne	7f
 	LOAD	x3, fentry_roots
 	cbz	x3, 30b
-	lsr	w2, w17, #3
-	ldrb	w3, [x3, x2]
-	and	w2, w17, #7
+	LOCAL_ID 2
+	add	x3, x3, x2, lsr #3
+	ldrb	w3, [x3]
+	and	w2, w2, #7
 	lsr	w3, w3, w2
 	mov	w2, #1
 	tbnz	w3, #0, 30b
@@ -120,6 +122,7 @@
 
 	.macro HIDE_ENTRY name, where
 	BEGIN_ENTER \name, \where
+	RAW_ID \where
 1:	GET_BLOCK x0, 9f
 2:	LOAD_RET \where
 	CHECK_TAIL 4f
@@ -140,7 +143,7 @@
 	mov	x1, #DEPTH_HIDDEN << 32
 	str	x1, [x2, #8]
 	str	x3, [x0, #W(CB_TOP)]
-	REPLACE_RET \where, x17
+	REPLACE_RET \where
 	LEAVE_ENTER \where
 4:	IS_TAIL 3b
 	b	7f

@@ -7,6 +7,7 @@
    count once in its total time. Counts and sums are added to by ldxr and stxr: a
    signal handler may add to the same ones. A table that is not there yet is made by the
    slow path of the entry (profile.c); whoever comes to an exit has come by one. */
+#define LOCAL_IDS /* tables are by these */
 #include "macros.h"
 
 	/* Add \value to the word at x\at. Changes x\tmp and w\status. */
@@ -48,6 +49,7 @@
 
 	.macro PROFILE_ENTRY name, where
 	BEGIN_ENTER \name, \where
+	RAW_ID \where
 1:	GET_BLOCK x0, 9f
 2:	LOAD_RET \where
 	CHECK_TAIL 4f
@@ -61,7 +63,7 @@
 	ldr	x1, [x0, #W(CB_CHILD)]
 	str	x1, [x2, #8]
 	str	x3, [x0, #W(CB_TOP)]
-5:	REPLACE_RET \where, x17
+5:	REPLACE_RET \where
 	TABLE	1, 0, T_ACTIVE
 	ldr	x2, [x1, x17, lsl #3]
 	cbnz	x2, 6f
@@ -86,7 +88,7 @@
 	stp	x6, x7, [sp, #16]
 	LOAD	x6, fentry_thunks
 	sub	x6, x16, x6
-	lsr	x6, x6, #6		/* THUNK_SIZE */
+	lsr	x6, x6, #BACK_SHIFT
 	add	x6, x6, #1
 	END_CALL 0, 3, 6, 1, 2, 4, 5, 7
 	SHADOW_TIMES x2, x3, x0

@@ -3,11 +3,14 @@
 #ifndef FENTRY_THUNK_H
 #define FENTRY_THUNK_H
 
-/* a thunk, arch/arm64: where its parts begin */
-#define THUNK_SIZE         64
-#define THUNK_CALL_END     28 /* return address of the call of enter */
-#define THUNK_RET          32 /* return address of the traced body */
-#define THUNK_BYPASS       48 /* jump to the body, untraced */
+/* a thunk, arch/arm64: its front and its back, and where their parts begin */
+#define FRONT_SIZE         32
+#define FRONT_SHIFT        5
+#define BACK_SIZE          16
+#define BACK_SHIFT         4
+#define THUNK_CALL_END     20 /* front: return address of the call of enter */
+#define THUNK_BYPASS       24 /* front: jump to the body, untraced */
+#define THUNK_RET          4  /* back: return address of the traced body */
 
 /* words of a control block (layout.h) */
 #define CB_NEXT            8
