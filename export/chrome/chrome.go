@@ -28,7 +28,8 @@ const firstStack = 2_000_000_000
 
 // Write writes the trace.
 func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
-	c := &writer{w: bufio.NewWriterSize(w, 64<<10), t: s.Trace, sum: &sum, rows: map[row]bool{}}
+	c := &writer{w: bufio.NewWriterSize(w, 64<<10), t: s.Trace, sum: &sum, rows: map[row]bool{},
+		numbers: export.NewNumbers(s.Trace, true)}
 	c.names.Make = func(id trace.FuncID) []byte { return safetext.AppendJSON(nil, s.Trace.Name(id)) }
 	c.w.WriteString(`{"displayTimeUnit":"ns","traceEvents":[`)
 	spans := &export.Spans{W: c, Sum: &sum, Values: true}
@@ -59,14 +60,15 @@ type held struct {
 }
 
 type writer struct {
-	w     *bufio.Writer
-	t     *trace.Trace
-	sum   *export.Summary
-	names export.Cache[[]byte]
-	held  []held // by Track.Index
-	rows  map[row]bool
-	buf   []byte
-	some  bool
+	w       *bufio.Writer
+	t       *trace.Trace
+	sum     *export.Summary
+	names   export.Cache[[]byte]
+	held    []held // by Track.Index
+	rows    map[row]bool
+	numbers export.Numbers
+	buf     []byte
+	some    bool
 }
 
 // Begin is that of export.SpanWriter.
@@ -167,16 +169,16 @@ func (c *writer) release(h *held) error {
 	return c.close(withValues(append(b, c.names.Get(h.fn)...), h.values))
 }
 
-func rowOf(k *export.Track) row {
+func (c *writer) rowOf(k *export.Track) row {
 	if k.Main() {
-		return row{k.Task.PID, k.Task.TID}
+		return row{k.Task.PID, c.numbers.Of(k.Task)}
 	}
 	return row{k.Task.PID, firstStack + k.Index}
 }
 
 // event begins an event of a phase, behind the names of its row if it is the first of that.
 func (c *writer) event(phase byte, k *export.Track, at int64) []byte {
-	r := rowOf(k)
+	r := c.rowOf(k)
 	b := c.buf[:0]
 	if !c.rows[r] {
 		c.rows[r] = true
@@ -184,7 +186,7 @@ func (c *writer) event(phase byte, k *export.Track, at int64) []byte {
 			c.rows[p] = true
 			b = append(c.named(b, "process_name", r.pid, r.pid, processName(k.Task)), '}')
 		}
-		b = append(c.named(b, "thread_name", r.pid, r.tid, k.Name()), '}')
+		b = append(c.named(b, "thread_name", r.pid, r.tid, c.numbers.TrackName(k)), '}')
 	}
 	b = append(c.next(b), `{"ph":"`...)
 	b = append(b, phase, '"')
@@ -194,7 +196,7 @@ func (c *writer) event(phase byte, k *export.Track, at int64) []byte {
 
 // name gives a row another name.
 func (c *writer) name(k *export.Track, comm string) error {
-	r := rowOf(k)
+	r := c.rowOf(k)
 	if !c.rows[r] || !k.Main() {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/export"
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/sample"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/trace"
@@ -193,7 +194,73 @@ func TestGoroutineNames(t *testing.T) {
 			t.Fatal(format, err)
 		}
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("%s: no %s", format, want)
+			t.Errorf("%s: no %q", format, want)
+		}
+	}
+}
+
+// TestGoroutineNumbers: goroutines with one number, of two processes, and a thread whose id that is, too, are tracks of
+// their own, and said to be goroutine 7.
+func TestGoroutineNumbers(t *testing.T) {
+	var b bytes.Buffer
+	w, err := trace.NewWriter(&b, trace.Header{Counter: 1000, CounterHz: 1e9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.WriteImage(trace.Image{ID: sample.Image, Path: "/server", Stacks: trace.StacksGoroutines}); err != nil {
+		t.Fatal(err)
+	}
+	for i, id := range []trace.TaskID{{PID: 7, TID: 7}, {PID: 8, TID: 8}} {
+		id.Image, id.Comm = sample.Image, "server"
+		k := w.Task(id)
+		at := 1000 + uint64(i)
+		k.Enter(at+1, 1)
+		k.Exit(at+100, 1)
+		k.Stack(at+200, 1<<63|7)
+		k.Enter(at+201, 2)
+		k.Exit(at+300, 2)
+		if err := k.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, trace.EventsFile), b.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	tr, err := trace.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	for format, want := range map[string][]string{
+		"chrome": {
+			`"pid":7,"tid":7,"args":{"name":"server"}`, `"pid":7,"tid":1000000002,"args":{"name":"goroutine 7"}`,
+			`"pid":8,"tid":8,"args":{"name":"server"}`, `"pid":8,"tid":7,"args":{"name":"goroutine"}`,
+		},
+		"perfetto":  {"server", "goroutine 7", "goroutine"},
+		"trace.dat": {"7 server\n", "\n8 server\n", "\n1000000002 goroutine 7\n", "\n1000000003 goroutine 7\n"},
+	} {
+		var out bytes.Buffer
+		if _, err := write(t, Named(format), &out, export.From(tr)); err != nil {
+			t.Fatal(format, err)
+		}
+		for _, want := range want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s: no %q", format, want)
+			}
+		}
+	}
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if _, err := Named("uftrace").WriteDir(root, export.From(tr)); err != nil {
+		t.Fatal(err)
+	}
+	for _, number := range []string{"7", "8", "1000000002", "1000000003"} {
+		if st, err := root.Stat(number + ".dat"); err != nil || st.Size() != 32 {
+			t.Errorf("uftrace: %s.dat has not two records: %v", number, err)
 		}
 	}
 }

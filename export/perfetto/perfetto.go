@@ -80,6 +80,7 @@ func Write(w io.Writer, s *export.Source) (sum export.Summary, err error) {
 	p := &writer{
 		w: bufio.NewWriterSize(w, 64<<10), t: s.Trace, sum: &sum, base: s.Trace.Clock.Monotonic,
 		processes: map[*trace.Process]uint64{}, threads: map[*trace.Task]uint64{},
+		numbers: export.NewNumbers(s.Trace, true),
 	}
 	p.names.Make = func(trace.FuncID) uint64 { p.known++; return p.known }
 	spans := &export.Spans{W: p, Sum: &sum, Values: true}
@@ -103,6 +104,7 @@ type writer struct {
 	tracks    []uint64 // by Track.Index
 	processes map[*trace.Process]uint64
 	threads   map[*trace.Task]uint64
+	numbers   export.Numbers
 	uuids     uint64
 	begun     bool
 	buf, msg  []byte
@@ -226,9 +228,9 @@ func (p *writer) track(k *export.Track) (uint64, error) {
 			return 0, err
 		}
 		d := protobuf.AppendNumber(nil, threadPID, uint64(k.Task.PID))
-		d = protobuf.AppendNumber(d, threadTID, uint64(k.Task.TID))
+		d = protobuf.AppendNumber(d, threadTID, uint64(p.numbers.Of(k.Task)))
 		if thread, err = p.describe(protobuf.AppendMessage(nil, trackThread,
-			protobuf.AppendString(d, threadName, export.TaskName(k.Task))), process); err != nil {
+			protobuf.AppendString(d, threadName, p.numbers.Name(k.Task))), process); err != nil {
 			return 0, err
 		}
 		p.threads[k.Task] = thread

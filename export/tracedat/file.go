@@ -152,10 +152,11 @@ func (p *writer) head6() []byte {
 
 // symbols are the names in the file.
 type symbols struct {
-	t     *trace.Trace
-	moved []uint64 // what addresses of each image are moved by
-	known map[trace.FuncID]uint64
-	tids  map[int]string // newest name
+	t       *trace.Trace
+	moved   []uint64 // what addresses of each image are moved by
+	known   map[trace.FuncID]uint64
+	tids    map[int]string // newest name
+	numbers export.Numbers
 }
 
 // apart is how far images are put apart that were at the same addresses, in different processes: more than processes
@@ -163,7 +164,8 @@ type symbols struct {
 const apart = 1 << 48
 
 func newSymbols(t *trace.Trace) *symbols {
-	s := &symbols{t: t, known: map[trace.FuncID]uint64{}, tids: map[int]string{}, moved: make([]uint64, len(t.Images))}
+	s := &symbols{t: t, known: map[trace.FuncID]uint64{}, tids: map[int]string{}, moved: make([]uint64, len(t.Images)),
+		numbers: export.NewNumbers(t, false)}
 	biases := map[uint64]bool{}
 	for i, im := range t.Images {
 		s.moved[i] = im.Bias
@@ -190,7 +192,7 @@ func (s *symbols) addr(fn trace.FuncID) uint64 {
 	return a
 }
 
-func (s *symbols) task(k *trace.Task) { s.tids[k.TID] = export.TaskName(k) }
+func (s *symbols) task(k *trace.Task) { s.tids[s.numbers.Of(k)] = s.numbers.Name(k) }
 
 // kallsyms lists the functions as /proc/kallsyms does.
 func (s *symbols) kallsyms() string {

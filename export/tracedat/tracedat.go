@@ -155,7 +155,7 @@ func (p *writer) buffer(k *export.Track) *buffer {
 		p.calls = append(p.calls, nil)
 	}
 	if p.byTrack[k.Index] == nil {
-		p.byTrack[k.Index] = p.pages.buffer(k.Task.TID)
+		p.byTrack[k.Index] = p.pages.buffer(p.symbols.numbers.Of(k.Task))
 		p.symbols.task(k.Task)
 	}
 	return p.byTrack[k.Index]

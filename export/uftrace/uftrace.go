@@ -75,7 +75,7 @@ func Write(dir *os.Root, s *export.Source) (sum export.Summary, err error) {
 		return sum, fmt.Errorf("%s: %d program images; uftrace's format takes %d", s.Trace.Dir, len(s.Trace.Images), maxImages)
 	}
 	p := &writer{dir: dir, t: s.Trace, sum: &sum, base: s.Trace.Clock.Monotonic, functions: map[trace.FuncID]bool{},
-		values: values{t: s.Trace}}
+		values: values{t: s.Trace}, numbers: export.NewNumbers(s.Trace, false)}
 	for _, k := range s.Tasks {
 		p.data = nil
 		spans := &export.Spans{W: p, Sum: &sum, Values: true}
@@ -116,6 +116,7 @@ type writer struct {
 	base      int64
 	data      []*data // of the task at hand, by Track.Index
 	stacks    int     // tracks of the tasks before
+	numbers   export.Numbers
 	threads   []*data // all, in the order they appear
 	functions map[trace.FuncID]bool
 	values    values
@@ -178,7 +179,7 @@ func (p *writer) track(k *export.Track, at int64) *data {
 	}
 	d := p.data[k.Index]
 	if d == nil {
-		d = &data{tid: k.Task.TID, pid: k.Task.PID, comm: k.Name(), start: at}
+		d = &data{tid: p.numbers.Of(k.Task), pid: k.Task.PID, comm: p.numbers.TrackName(k), start: at}
 		if !k.Main() {
 			d.tid = firstStack + p.stacks + k.Index
 		}
