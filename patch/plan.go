@@ -333,7 +333,11 @@ func (p *Plan) nothingToTrace() error {
 		return fmt.Errorf("%w: %d functions are %s; compile with -fpatchable-function-entry=4",
 			ErrNoSites, far, record.ReasonOutOfReach)
 	case why != "":
-		return fmt.Errorf("%w: %s: %s", ErrNoSites, why, why.Text())
+		text := why.Text()
+		if refused := record.GoRefusal(p.file); why == record.ReasonGoImage && refused != "" {
+			text = refused // which says why this one is
+		}
+		return fmt.Errorf("%w: %s: %s", ErrNoSites, why, text)
 	case ok == 0 && signed > 0:
 		return fmt.Errorf("%w: tracing %d of %d functions %w; compile with %s",
 			ErrNoSites, signed, total, ErrFunctionOnly, option)

@@ -190,6 +190,9 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 	}
 	a.notef("%s: %s", path, summary(sites))
 	if len(sites) > 0 && sel == nil && !slices.ContainsFunc(sites, func(s record.Site) bool { return s.Traceable() }) {
+		if refused := record.GoRefusal(im.File); refused != "" {
+			a.notef("not traced: %s", refused)
+		}
 		a.notef("%s", record.SourceOf(im.File).Advice(im.Header.Machine))
 	}
 	return len(sites) > 0, nil
