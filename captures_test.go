@@ -227,7 +227,7 @@ func recordSpecs(t *testing.T, program string, args, results []arguments.Spec) (
 	defer tr.Close()
 	open := map[int]int{} // calls by depth
 	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
-		c := tr.Capture(ev.Func)
+		c := tr.Capture(ev)
 		if c == nil {
 			return nil
 		}

@@ -770,7 +770,7 @@ func TestControlArguments(t *testing.T) {
 		{"arguments += leaf", 0, 3, 0},
 		{"results = middle@retval", 0, 3, 1},
 		{"arguments =", 0, 0, 1},
-		{"trigger = slow@stacktrace; arguments = leaf@arg1/x", 40, 0, 1},
+		{"trigger = slow@stacktrace; arguments = nobody", 40, 0, 1},
 		{"arguments = nobody", 13, 0, 1},
 		{"results += leaf; arguments += leaf", 0, 3, 1},
 		{"set_ftrace_filter = middle", 0, 3, 1}, // what is captured is recorded

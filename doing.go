@@ -7,23 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"sync"
 
 	"github.com/fentry-dev/fentry/arguments"
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/internal/triggers"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/stub"
 	"github.com/fentry-dev/fentry/trace"
 )
 
 // What is done at calls of functions while they are recorded, as whoever controls a recording says it: triggers, and what
 // is captured. Settings have the names that session has for them.
 //
-// Readers are told once what a function's captures mean, so of a function the same is captured as long as a recording goes
-// on, or nothing: arguments can come to results, but not others. They are told when a program's symbols are written again.
+// Readers are told in all ways in which a function's calls were captured, and how many words each of them makes, by which
+// they tell one from the other (arguments.Capture). They are told when a program's symbols are written again.
 
 // doings are those of a run.
 type doings struct {
@@ -180,10 +181,10 @@ func (d *doings) captures(c *capturing, image trace.ImageID, p *Program, plan *p
 		if len(of) == 0 {
 			continue
 		}
-		old, begun := planned[fn.ID], true
+		old := planned[fn.ID]
 		for _, now := range []captureNotes{d.notes, d.asked} {
 			if now, ok := now[image][fn.ID]; ok {
-				old, begun = now, false
+				old = now
 			}
 		}
 		all.acts[fn.ID] = of
@@ -191,7 +192,7 @@ func (d *doings) captures(c *capturing, image trace.ImageID, p *Program, plan *p
 		if more == "" {
 			continue // it is only left out
 		}
-		if notes[fn.ID], err = addCapture(old, more, begun); err != nil {
+		if notes[fn.ID], all.acts[fn.ID], err = addCapture(old, more, of); err != nil {
 			return nil, &session.SpecError{Why: fmt.Sprintf("%s: %v", fn.Name, err)}
 		}
 	}
@@ -217,40 +218,43 @@ func (d *doings) planOf(c *capturing, image trace.ImageID) (*Program, *patch.Pla
 	return nil, nil, nil
 }
 
-// addCapture is what readers are told of a function of which something is captured already, or was; begun: since the
-// beginning.
-func addCapture(old, more string, begun bool) (string, error) {
+// addCapture is what readers are told of a function that is captured in one way more, and the acts with which it is.
+func addCapture(old, more string, acts []patch.Act) (string, []patch.Act, error) {
 	if old == "" {
-		return more, nil
+		return more, acts, nil
 	}
 	var a, b arguments.Capture
 	if err := errors.Join(json.Unmarshal([]byte(old), &a), json.Unmarshal([]byte(more), &b)); err != nil {
-		return "", err
+		return "", nil, err
 	}
-	add := func(what string, is, want any) error {
-		switch {
-		case reflect.ValueOf(is).IsNil() || reflect.ValueOf(want).IsNil():
-			return nil
-		case begun:
-			return fmt.Errorf("its %s are recorded since the recording began", what)
-		case !reflect.DeepEqual(is, want):
-			return fmt.Errorf("its %s were recorded in another way before", what)
+	atEntry, atExit := a.Add(&b)
+	acts, perr := padded(acts, map[stub.ActionKind]int{stub.ActArgs: b.EntryWords, stub.ActResult: b.ExitWords})
+	switch {
+	case atEntry != nil:
+		return "", nil, fmt.Errorf("its arguments %w", atEntry)
+	case atExit != nil:
+		return "", nil, fmt.Errorf("its results %w", atExit)
+	}
+	return captureText(&a), acts, perr
+}
+
+// padded are acts that capture so many words, by their kind.
+func padded(acts []patch.Act, words map[stub.ActionKind]int) ([]patch.Act, error) {
+	out := slices.Clone(acts)
+	for i := range out {
+		n, ok := words[out[i].Kind]
+		if !ok {
+			continue
 		}
-		return nil
+		data, err := arguments.PadWords(out[i].Data, n)
+		if err != nil {
+			return nil, err
+		}
+		if more := (len(data) - len(out[i].Data)) / format.CaptureOpSize; more > 0 { // words of zeros are no registers
+			out[i].Data, out[i].Words, out[i].Plain = data, out[i].Words+more, 0
+		}
 	}
-	if err := errors.Join(add("arguments", a.Params, b.Params), add("results", a.Result, b.Result), add("results", a.Errno, b.Errno)); err != nil {
-		return "", err
-	}
-	if b.Params != nil {
-		a.Params = b.Params
-	}
-	if b.Result != nil {
-		a.Result = b.Result
-	}
-	if b.Errno != nil {
-		a.Errno = b.Errno
-	}
-	return captureText(&a), nil
+	return out, nil
 }
 
 // tells reports whether readers are told of captures of an image that were not planned.

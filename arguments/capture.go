@@ -120,6 +120,12 @@ type Capture struct {
 	Params []Value `json:"p,omitempty"`
 	Result *Value  `json:"r,omitempty"`
 	Errno  *Value  `json:"e,omitempty"` // at the end
+
+	// EntryWords and ExitWords are how many words are captured at the beginning and at the end.
+	EntryWords int `json:"m,omitempty"`
+	ExitWords  int `json:"n,omitempty"`
+	// Others are other ways in which the function's calls were captured for a while, at one end or both (see [Capture.For]).
+	Others []*Capture `json:"o,omitempty"`
 }
 
 // A Value is an argument or a result.
@@ -273,6 +279,7 @@ func Plan(f *Func, m Machine, what What, items []Item) (*Capture, error) {
 		return nil, err
 	}
 	c.Entry, c.Exit = entry.ops(), exit.ops()
+	c.EntryWords, c.ExitWords = entry.n, exit.n
 	return c, err
 }
 

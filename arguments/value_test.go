@@ -180,6 +180,7 @@ func FuzzCapture(f *testing.F) {
 			w = append(w, v)
 		}
 		m := Memory{{Address: at, Bytes: mem, Text: len(mem)%2 == 0}}
+		c = *c.For(len(w), len(w))
 		text := c.AppendArguments(nil, w, m)
 		if c.Result != nil {
 			text = c.Result.AppendText(text, w, m)

@@ -87,7 +87,7 @@ func EachValue(t *trace.Trace, ev *trace.Event, json bool, f func(name string, v
 		eachOfSyscall(t, ev, json, f)
 		return
 	}
-	c := t.Capture(ev.Func)
+	c := t.Capture(ev)
 	t.EachValue(ev, func(name string, v *arguments.Value, of *trace.Captured) {
 		switch result := v == c.Result; {
 		case json:

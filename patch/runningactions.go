@@ -19,13 +19,17 @@ type RunningTable struct {
 	Sites int    // functions that have ids: 1 to this
 
 	Planned []stub.Action    // which the image came with
-	Acts    map[uint32][]Act // and what functions have besides, by id
+	Acts    map[uint32][]Act // and what functions have besides, by id: of each end of a call what these capture, if they do
 }
 
 // Actions returns the entries of the table, sorted by function, those planned first.
 func (t *RunningTable) actions() (all []stub.Action, data []byte) {
-	all = slices.Clone(t.Planned)
-	n := len(t.Planned)
+	for _, a := range t.Planned {
+		if !slices.ContainsFunc(t.Acts[a.ID], func(b Act) bool { return b.captures(a.Kind) }) {
+			all = append(all, a)
+		}
+	}
+	n := len(all)
 	for _, acts := range t.Acts {
 		n += len(acts)
 	}
@@ -76,10 +80,15 @@ func Quiet(acts []Act) []Act {
 	return []Act{{Kind: stub.ActQuiet}}
 }
 
+// captures reports whether an act captures what another of a kind would.
+func (a Act) captures(kind stub.ActionKind) bool {
+	return a.Kind == kind && (kind == stub.ActArgs || kind == stub.ActResult)
+}
+
 // AddActs adds acts to those that a function has. Of each end of a call something is captured once.
 func AddActs(acts, more []Act) []Act {
 	for _, a := range more {
-		if (a.Kind == stub.ActArgs || a.Kind == stub.ActResult) && slices.ContainsFunc(acts, func(b Act) bool { return b.Kind == a.Kind }) {
+		if slices.ContainsFunc(acts, func(b Act) bool { return b.captures(a.Kind) }) {
 			continue
 		}
 		acts = append(acts, a)

@@ -142,14 +142,18 @@ func (s *settings) acts(image trace.ImageID) (map[uint32][]patch.Act, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make(map[uint32][]patch.Act)
-	for _, d := range s.doing {
-		acts, err := d.Of(image)
-		if err != nil {
+	all := make([]map[uint32][]patch.Act, len(s.doing))
+	for i, d := range s.doing {
+		if all[i], err = d.Of(image); err != nil {
 			return nil, err
 		}
+	}
+	out := make(map[uint32][]patch.Act)
+	for i, acts := range all {
 		for id, a := range acts {
-			out[id] = patch.AddActs(out[id], a)
+			if !s.superseded(i, id, all) {
+				out[id] = patch.AddActs(out[id], a)
+			}
 		}
 	}
 	for id, acts := range out {
@@ -158,6 +162,17 @@ func (s *settings) acts(image trace.ImageID) (map[uint32][]patch.Act, error) {
 		}
 	}
 	return out, nil
+}
+
+// superseded tells whether what a later spec captures of a function takes the place of what the one at i does.
+func (s *settings) superseded(i int, id uint32, all []map[uint32][]patch.Act) bool {
+	setting := s.doing[i].setting
+	for j := i + 1; j < len(all) && setting != setTrigger; j++ {
+		if s.doing[j].setting == setting && len(all[j][id]) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // errno is where the runtime is to find errno in an image; 0: nowhere, or it need not.

@@ -32,21 +32,31 @@ func (c *Captured) Memory() arguments.Memory {
 	return m
 }
 
-// Capture returns what is captured of calls of a function; nil: nothing.
-func (t *Trace) Capture(id FuncID) *arguments.Capture {
+// Capture returns what an event's function is captured with, in the way in which it was for that event; nil: nothing.
+func (t *Trace) Capture(ev *Event) *arguments.Capture {
+	id := ev.Func
 	if !t.captures || id.ID == 0 || int64(id.Image) >= int64(len(t.cache)) {
 		return nil
 	}
-	if k := t.cache[id.Image].get(t, id); k != nil {
-		return k.capture
+	k := t.cache[id.Image].get(t, id)
+	if k == nil || k.capture == nil {
+		return nil
 	}
-	return nil
+	return k.capture.For(ev.Args.words(), ev.Result.words())
+}
+
+// words is how many there are; -1: nothing was captured, or it was not finished.
+func (c *Captured) words() int {
+	if c == nil || c.Open {
+		return -1
+	}
+	return len(c.Words)
 }
 
 // EachValue calls f with the arguments that were captured with an Entry and their names, and with the result that was
 // captured with an Exit, which is called [ResultName].
 func (t *Trace) EachValue(ev *Event, f func(name string, v *arguments.Value, of *Captured)) {
-	c := t.Capture(ev.Func)
+	c := t.Capture(ev)
 	if c == nil {
 		return
 	}

@@ -66,7 +66,7 @@ func capturedText(t testing.TB, tr *Trace) string {
 	t.Helper()
 	var out []string
 	err := tr.Walk(WalkOptions{}, func(ev *Event) error {
-		c := tr.Capture(ev.Func)
+		c := tr.Capture(ev)
 		s := ev.Kind.String() + " " + tr.Label(ev.Func)
 		if ev.Args != nil {
 			s += "(" + string(c.AppendArguments(nil, ev.Args.Words, ev.Args.Memory())) + ")"

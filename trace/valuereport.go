@@ -83,7 +83,7 @@ func (g *grouper) event(ev *Event) error {
 
 // enter groups a call by its arguments. One by its result is grouped when it ends.
 func (g *grouper) enter(ev *Event) {
-	c := g.t.Capture(ev.Func)
+	c := g.t.Capture(ev)
 	if c == nil || ev.Args == nil && g.o.Name != ResultName || g.o.When != nil && !g.o.When(ev) {
 		return
 	}
@@ -117,7 +117,7 @@ func (g *grouper) leave(ev *Event) {
 	}
 	delete(g.open[ev.Task], key)
 	if group == byResult {
-		c := g.t.Capture(ev.Func)
+		c := g.t.Capture(ev)
 		if c == nil || c.Result == nil || ev.Result == nil || ev.Result.Open {
 			return
 		}

@@ -214,7 +214,7 @@ func (v *Viewer) callText(ev *trace.Event) string {
 	if ev.Func.Image == trace.SyscallImage {
 		return safetext.Line(v.t.Made(ev).Text())
 	}
-	c := v.t.Capture(ev.Func)
+	c := v.t.Capture(ev)
 	if c == nil || ev.Args == nil {
 		return ""
 	}
@@ -232,7 +232,7 @@ func (v *Viewer) resultText(ev *trace.Event) string {
 	if ev.Func.Image == trace.SyscallImage {
 		return safetext.Line(string(v.t.Made(ev).AppendResult([]byte(" = "))))
 	}
-	c := v.t.Capture(ev.Func)
+	c := v.t.Capture(ev)
 	if c == nil || c.Result == nil || ev.Result == nil || ev.Result.Open {
 		return ""
 	}

@@ -66,8 +66,9 @@ come out of it then, and calls that they, and children that they fork, begin in 
 milliseconds are not recorded;
 where one waits in it for five seconds, the set is refused. A function in the middle of whose first
 instructions a thread is cannot be recorded yet: the answer names it, and it is tried again
-until it is. Of a function the same arguments are
-recorded as long as a recording goes on, or none. Calls that are open when set_graph_function changes count as outside. Only the recorder's user and root may
+until it is. Of several specs for a function's arguments the last
+one counts, also before those that the recording began with, and so of its results. Calls
+that are open when set_graph_function changes count as outside. Only the recorder's user and root may
 use this: the recorder listens at PID.sock in $XDG_RUNTIME_DIR/fentry, or in
 /tmp/fentry-UID. Scripts that know perf can use record --control.`,
 		Example: `  fentry control 1234 'set_ftrace_filter = parse_* read_*'

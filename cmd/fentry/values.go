@@ -42,7 +42,7 @@ func when(cmd *cobra.Command, t *trace.Trace, texts []string) (func(*trace.Event
 		return nil, err
 	}
 	return func(ev *trace.Event) bool {
-		c := t.Capture(ev.Func)
+		c := t.Capture(ev)
 		if c == nil || ev.Args == nil || ev.Args.Open {
 			return false
 		}

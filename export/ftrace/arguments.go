@@ -7,7 +7,7 @@ import "github.com/fentry-dev/fentry/trace"
 // arguments appends what was captured of a call's arguments, between parentheses.
 func (o *output) arguments(b []byte, ev *trace.Event) []byte {
 	b = append(b, '(')
-	switch c := o.t.Capture(ev.Func); {
+	switch c := o.t.Capture(ev); {
 	case c == nil:
 	case ev.Args == nil && !c.Captures(): // nothing can be
 		b = c.AppendArguments(b, nil, nil)
@@ -22,7 +22,7 @@ func (o *output) arguments(b []byte, ev *trace.Event) []byte {
 
 // result appends what was captured of a call's result.
 func (o *output) result(b []byte, ev *trace.Event) []byte {
-	c := o.t.Capture(ev.Func)
+	c := o.t.Capture(ev)
 	if c == nil || c.Result == nil || ev.Result == nil && c.Result.Words > 0 || ev.Kind != trace.Entry && ev.Kind != trace.Exit {
 		return b
 	}

@@ -315,7 +315,7 @@ func (j *Writer) syscall(b []byte, ev *trace.Event) []byte {
 
 // captured appends what is known of a function's arguments and result. A leaf has both.
 func (j *Writer) captured(b []byte, ev *trace.Event) []byte {
-	c := j.t.Capture(ev.Func)
+	c := j.t.Capture(ev)
 	if c == nil {
 		return b
 	}

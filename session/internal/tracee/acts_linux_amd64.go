@@ -81,7 +81,7 @@ func (r *Runtime) newActs(im *RuntimeImage, acts map[uint32][]patch.Act, a *acti
 	if err != nil {
 		return nil, err
 	}
-	if len(acts) == 0 && len(had) == len(planned) {
+	if len(acts) == 0 && slices.Equal(had, planned) {
 		return nil, nil // as ever
 	}
 	if im.detours == 0 || im.thunks == 0 {
