@@ -73,4 +73,25 @@ func TestReplayGoroutines(t *testing.T) {
 			}
 		}
 	}
+	each, _ := fentryRun(t, dir, 0, "report", "--goroutines", "-i", "t")
+	if text, _ := fentryRun(t, dir, 0, "report", "--goroutine", "-i", "t"); text != each {
+		t.Errorf("report --goroutine:\n%swant\n%s", text, each)
+	}
+}
+
+// TestReportGoroutineArgs: report --goroutine without a number is --goroutines.
+func TestReportGoroutineArgs(t *testing.T) {
+	for args, want := range map[string]string{
+		"report --goroutine":              "report --goroutines",
+		"report --goroutine -f calls":     "report --goroutines -f calls",
+		"report --goroutine traces":       "report --goroutines traces",
+		"report --goroutine 17,18 traces": "report --goroutine 17,18 traces",
+		"report --goroutine=17":           "report --goroutine=17",
+		"report -- --goroutine":           "report -- --goroutine",
+		"replay --goroutine":              "replay --goroutine",
+	} {
+		if got := strings.Join(reportArgs(strings.Fields(args)), " "); got != want {
+			t.Errorf("%s: %s, want %s", args, got, want)
+		}
+	}
 }

@@ -36,7 +36,7 @@ func main() {
 		keep()
 	}
 	_ = osthread.QuietStops() // or stops take longer
-	os.Exit(run(mcountArgs(os.Args[1:]), &app{
+	os.Exit(run(reportArgs(mcountArgs(os.Args[1:])), &app{
 		stdin:     os.Stdin,
 		stdout:    os.Stdout,
 		stderr:    os.Stderr,

@@ -144,10 +144,6 @@ func plainFlagError(err error) error {
 		if missing.GetSpecifiedShortnames() != "" {
 			return fmt.Errorf("option -%s needs a value", missing.GetSpecifiedName())
 		}
-		if missing.GetSpecifiedName() == "goroutine" {
-			return errors.New("option --goroutine needs a value: the number of a goroutine; " +
-				"fentry report --goroutines has a line for each")
-		}
 		return fmt.Errorf("option --%s needs a value", missing.GetSpecifiedName())
 	}
 	var invalid *pflag.InvalidValueError

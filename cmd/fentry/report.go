@@ -58,6 +58,7 @@ calls of a function may be missing, and >= marks what is a lower bound.`,
   fentry report -s wait -f calls,total,cpu,wait   who works and who waits
   fentry report --task                 for each thread
   fentry report --goroutines           each goroutine of a Go program: what it is, how long it ran and waited
+  fentry report --goroutine 17         what that goroutine did; without a number as --goroutines
   fentry report --process -F main      for each process, by its arguments
   fentry report --time 1s,2s           of one second
   fentry report -G parse_term          what was called in that function
@@ -96,6 +97,24 @@ calls of a function may be missing, and >= marks what is a lower bound.`,
 	registerFieldCompletion(cmd, "sort", append(reportNames(), "name"))
 	registerFieldCompletion(cmd, "fields", reportNames())
 	return cmd
+}
+
+// reportArgs has --goroutine without a number be --goroutines, as the flag parser knows no option whose value may be left out
+// and may follow a blank.
+func reportArgs(args []string) []string {
+	if len(args) == 0 || args[0] != "report" {
+		return args
+	}
+	out := append([]string(nil), args...)
+	for i, w := range out {
+		if w == "--" {
+			return out
+		}
+		if w == "--goroutine" && (i+1 == len(out) || out[i+1] == "" || out[i+1][0] < '0' || out[i+1][0] > '9') {
+			out[i] = "--goroutines"
+		}
+	}
+	return out
 }
 
 func (c *reportCmd) run(a *app, cmd *cobra.Command, args []string) (err error) {
