@@ -375,13 +375,16 @@ func many(n int) (sum int) {
 }
 
 func main() {
-	if len(os.Args) > 1 {
+	rounds := 10
+	if len(os.Args) > 2 && os.Args[1] == "rounds" {
+		rounds, _ = strconv.Atoi(os.Args[2])
+	} else if len(os.Args) > 1 {
 		n, _ := strconv.Atoi(os.Args[1])
 		fmt.Println(many(n))
-	} else {
-		for n := 0; n < 10; n++ {
-			fmt.Println(round(n)...)
-		}
+		rounds = 0
+	}
+	for n := 0; n < rounds; n++ {
+		fmt.Println(round(n)...)
 	}
 	for i := range counts {
 		fmt.Fprintf(os.Stderr, "main.%s %d\n", names[i], counts[i].Load())
