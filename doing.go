@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"github.com/fentry-dev/fentry/arguments"
-	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/internal/triggers"
 	"github.com/fentry-dev/fentry/patch"
@@ -246,11 +245,11 @@ func padded(acts []patch.Act, words map[stub.ActionKind]int) ([]patch.Act, error
 		if !ok {
 			continue
 		}
-		data, err := arguments.PadWords(out[i].Data, n)
+		data, more, err := arguments.PadWords(out[i].Data, n)
 		if err != nil {
 			return nil, err
 		}
-		if more := (len(data) - len(out[i].Data)) / format.CaptureOpSize; more > 0 { // words of zeros are no registers
+		if more > 0 { // words of zeros are no registers
 			out[i].Data, out[i].Words, out[i].Plain = data, out[i].Words+more, 0
 		}
 	}

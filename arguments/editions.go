@@ -129,27 +129,29 @@ func (c *Capture) captures(at *Capture) bool {
 	return at.Params != nil && c.Captures() || (at.Result != nil || at.Errno != nil) && (has(c.Result) || has(c.Errno))
 }
 
-// PadWords has encoded operations capture so many words in all, with words of zeros behind those that they capture.
-func PadWords(b []byte, words int) ([]byte, error) {
+// PadWords has encoded operations capture so many words in all, with words of zeros behind those that they capture. It returns
+// how many of these there are, too.
+func PadWords(b []byte, words int) (padded []byte, zeros int, err error) {
 	ops, is := int(binary.LittleEndian.Uint16(b[format.CaptureOOps:])), int(binary.LittleEndian.Uint16(b[format.CaptureOWords:]))
-	if words == is {
-		return b, nil
+	zeros = words - is
+	if zeros == 0 {
+		return b, 0, nil
 	}
-	if words < is || words > MaxWords {
-		return nil, errWays
+	if zeros < 0 || words > MaxWords {
+		return nil, 0, errWays
 	}
 	at := format.CaptureSize
 	for at < len(b) && Code(b[at+format.CaptureOpOCode]) <= OpDeref {
 		at += format.CaptureOpSize
 	}
-	var zeros []byte
-	for range words - is {
+	var more []byte
+	for range zeros {
 		var op [format.CaptureOpSize]byte
 		op[format.CaptureOpOCode] = byte(OpNothing)
-		zeros = append(zeros, op[:]...)
+		more = append(more, op[:]...)
 	}
-	b = slices.Concat(b[:at], zeros, b[at:])
-	binary.LittleEndian.PutUint16(b[format.CaptureOOps:], uint16(ops+words-is))
+	b = slices.Concat(b[:at], more, b[at:])
+	binary.LittleEndian.PutUint16(b[format.CaptureOOps:], uint16(ops+zeros))
 	binary.LittleEndian.PutUint16(b[format.CaptureOWords:], uint16(words))
-	return b, nil
+	return b, zeros, nil
 }

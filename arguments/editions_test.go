@@ -88,16 +88,16 @@ func captured(t *testing.T, c *Capture) string {
 func TestPadWords(t *testing.T) {
 	ops := []Op{{Code: OpGeneral}, {Code: OpVector, From: 1}, {Code: OpString, N: 64}}
 	b, _ := Encode(ops)
-	got, err := PadWords(b, 5)
+	got, zeros, err := PadWords(b, 5)
 	want, _ := Encode([]Op{ops[0], ops[1], {Code: OpNothing}, {Code: OpNothing}, ops[2]})
-	if err != nil || string(got) != string(want) {
-		t.Errorf("% x, want % x: %v", got, want, err)
+	if err != nil || zeros != 2 || string(got) != string(want) {
+		t.Errorf("% x with %d words of zeros, want % x: %v", got, zeros, want, err)
 	}
-	if same, err := PadWords(b, 3); err != nil || string(same) != string(b) {
+	if same, zeros, err := PadWords(b, 3); err != nil || zeros != 0 || string(same) != string(b) {
 		t.Errorf("% x: %v", same, err)
 	}
 	for _, n := range []int{2, MaxWords + 1} {
-		if _, err := PadWords(b, n); !errors.Is(err, errWays) {
+		if _, _, err := PadWords(b, n); !errors.Is(err, errWays) {
 			t.Errorf("%d words: %v", n, err)
 		}
 	}
