@@ -88,7 +88,10 @@ func TestWaits(t *testing.T) {
 		s := stats[name]
 		total, cpu, wait := time.Duration(s.Total), time.Duration(s.CPU), time.Duration(s.Wait)
 		t.Logf("%-6s %v = %v + %v", name, total, cpu, wait)
-		if s.Calls != want.calls || cpu+wait != total || s.Unknown != 0 || cpu < want.cpu-ms ||
+		// What the thread's clock counts begins before the switch to it, of which the kernel tells behind it: tens of
+		// microseconds each time where the machine is loaded.
+		least := want.cpu - want.cpu/10 - ms
+		if s.Calls != want.calls || cpu+wait != total || s.Unknown != 0 || cpu < least ||
 			cpu > want.cpu+want.slack || wait < want.wait-want.slack || total < want.cpu+want.wait-ms {
 			t.Errorf("%s: %d calls, %v on a processor and %v off it, %v unknown, of %v; want %v and %v", name,
 				s.Calls, cpu, wait, time.Duration(s.Unknown), total, want.cpu, want.wait)
