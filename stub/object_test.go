@@ -426,7 +426,7 @@ func compileLayout(t *testing.T, m *machine, src string) {
 func TestConfig(t *testing.T) {
 	c := Config{Mode: ModeProfile, Flags: FlagQuiet, Depth: 3, Policy: 1, Threshold: 10, Session: "/s", Dir: "d"}
 	m := Image{
-		ID: 0x1122334455667788, Sites: 7, Address: 0x404000, Thunks: -64, Switches: 8, Roots: 1, BuildID: []byte{0xab, 0xcd}, Path: "/p",
+		ID: 0x1122334455667788, Sites: 7, Address: 0x404000, Thunks: -64, Backs: -32, Switches: 8, Roots: 1, BuildID: []byte{0xab, 0xcd}, Path: "/p",
 	}
 	type part struct {
 		off  int
@@ -443,9 +443,9 @@ func TestConfig(t *testing.T) {
 			{256, "/s\x00"}, {768, "d\x00"},
 		}},
 		{"image", ImageSize, &m, []part{
-			{0, "FENTRYIM\x06\x00\x00\x00\x07\x00\x00\x00\x88\x77\x66\x55\x44\x33\x22\x11\x00\x40\x40\x00\x00\x00\x00\x00"},
+			{0, "FENTRYIM\x07\x00\x00\x00\x07\x00\x00\x00\x88\x77\x66\x55\x44\x33\x22\x11\x00\x40\x40\x00\x00\x00\x00\x00"},
 			{32, "\xc0\xff\xff\xff\xff\xff\xff\xff\x08\x00\x00\x00\x00\x00\x00\x00\x01"},
-			{136, "\x02\xab\xcd\x00"}, {256, "/p\x00"}, {1320, "\x07\x00\x00\x00"},
+			{136, "\x02\xab\xcd\x00"}, {256, "/p\x00"}, {1320, "\x07\x00\x00\x00"}, {1344, "\xe0\xff\xff\xff\xff\xff\xff\xff"},
 		}},
 	} {
 		b, err := s.from.MarshalBinary()
