@@ -226,15 +226,14 @@ func addCapture(old, more string, acts []patch.Act) (string, []patch.Act, error)
 	if err := errors.Join(json.Unmarshal([]byte(old), &a), json.Unmarshal([]byte(more), &b)); err != nil {
 		return "", nil, err
 	}
-	atEntry, atExit := a.Add(&b)
-	acts, perr := padded(acts, map[stub.ActionKind]int{stub.ActArgs: b.EntryWords, stub.ActResult: b.ExitWords})
-	switch {
+	switch atEntry, atExit := a.Add(&b); {
 	case atEntry != nil:
 		return "", nil, fmt.Errorf("its arguments %w", atEntry)
 	case atExit != nil:
 		return "", nil, fmt.Errorf("its results %w", atExit)
 	}
-	return captureText(&a), acts, perr
+	acts, err := padded(acts, map[stub.ActionKind]int{stub.ActArgs: b.EntryWords, stub.ActResult: b.ExitWords})
+	return captureText(&a), acts, err
 }
 
 // padded are acts that capture so many words, by their kind.

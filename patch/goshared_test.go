@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
@@ -26,19 +25,7 @@ func TestGoShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := func() error {
-		f, err := elfio.Parse(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sites, err := record.Find(f, record.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = patch.New(f, sites, patch.Options{})
-		return err
-	}
-	if err := plan(); err != nil {
+	if _, err := newPlanWith(b, patch.Options{}, record.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	le := binary.LittleEndian
@@ -48,7 +35,7 @@ func TestGoShared(t *testing.T) {
 			le.PutUint32(b[at:], uint32(elf.PT_NULL))
 		}
 	}
-	if err := plan(); !errors.Is(err, patch.ErrNoSites) || !strings.Contains(err.Error(), "-buildmode=c-shared") {
+	if _, err := newPlanWith(b, patch.Options{}, record.Options{}); !errors.Is(err, patch.ErrNoSites) || !strings.Contains(err.Error(), "-buildmode=c-shared") {
 		t.Errorf("error %v, want ErrNoSites and that it is a shared library", err)
 	}
 }
