@@ -90,7 +90,9 @@ func main() {
 	}
 	go func() {
 		for {
+			pause.RLock()
 			runtime.GC()
+			pause.RUnlock()
 		}
 	}()
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
@@ -99,6 +101,7 @@ func main() {
 		fmt.Sscan(in.Text(), &how, &n)
 		switch how {
 		case "work":
+			go runtime.GC()
 			sum := 0
 			for range n {
 				sum = counted(sum)
@@ -110,7 +113,7 @@ func main() {
 			for was := checked.Load(); checked.Load() < was+int64(n); {
 				runtime.Gosched()
 			}
-		case "pause": // they do not go on
+		case "pause": // they do not go on, nor does the collector but for once each time that there is work
 			pause.Lock()
 		}
 		fmt.Println("done")
