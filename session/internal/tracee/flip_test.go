@@ -75,10 +75,12 @@ func TestFlip(t *testing.T) {
 	}
 }
 
-// The switches of a large image are all switched, in several steps.
+// The switches of a large image are all switched, in several steps, and nothing beside them, wherever in a page they begin.
 func TestTurnLarge(t *testing.T) {
-	const n = 2*switchStep + 5
-	switches, r, im := switchable(t, n)
+	const n, first = 2*switchStep + 5, 24
+	all, r, im := switchable(t, first+n+first)
+	im.Sites, im.switches = n, im.switches+first
+	switches := all[first:][:n]
 	for i := range switches {
 		switches[i] = byte(i/1000) & (format.SwitchOn | format.SwitchActs | format.SwitchCostly)
 	}
@@ -90,6 +92,9 @@ func TestTurnLarge(t *testing.T) {
 		if want := switchedSlowly(was[i], format.ArmedPaused, true, false); b != want {
 			t.Fatalf("switch %d: %#x, want %#x", i, b, want)
 		}
+	}
+	if beside := append(bytes.Clone(all[:first]), all[first+n:]...); !bytes.Equal(beside, bytes.Repeat([]byte{format.SwitchOn}, 2*first)) {
+		t.Errorf("what is beside the switches is %x", beside)
 	}
 	im.switches = 8
 	if err := r.turn(&turn{im: im, f: flip{armed: format.ArmedOn}}, r.put); err == nil {
@@ -118,7 +123,8 @@ func switchable(t testing.TB, n int) ([]byte, *Runtime, *RuntimeImage) {
 func BenchmarkSwitch(b *testing.B) {
 	for _, n := range []int{1000, 200_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			switches, r, im := switchable(b, n)
+			switches, r, im := switchable(b, n+16)
+			im.Sites, im.switches = n, im.switches+16 // as in a file, not where pages begin
 			i := 0
 			for b.Loop() {
 				if err := r.turn(&turn{im: im, f: flip{armed: []uint32{format.ArmedPaused, format.ArmedOn}[i%2]}}, r.put); err != nil {
@@ -126,8 +132,8 @@ func BenchmarkSwitch(b *testing.B) {
 				}
 				i++
 			}
-			if on := switches[n-1]&format.SwitchOn != 0; on != (i%2 == 0) {
-				b.Errorf("the last switch is %#x after %d", switches[n-1], i)
+			if last := switches[16+n-1]; last&format.SwitchOn != 0 != (i%2 == 0) {
+				b.Errorf("the last switch is %#x after %d", last, i)
 			}
 		})
 	}

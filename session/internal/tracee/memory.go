@@ -31,8 +31,32 @@ func (t *Process) ReadAt(b []byte, addr uint64) error {
 	return nil
 }
 
-// transferStep is how many bytes are read or written by one call.
-const transferStep = 128 << 10
+const (
+	pageSize     = 4 << 10
+	transferStep = 128 << 10 // how many bytes are read or written by one call
+)
+
+// The kernel copies much memory of another process a page at a time, and some machines take four times as long to copy to an address
+// that is not a multiple of 64. What is written comes from the beginning of a page of the kernel's, so it is to begin where a page
+// does; what is read comes to the reader's memory.
+
+// writeStep is how many of n bytes are written to an address by one call.
+func writeStep(n int, addr uint64) int {
+	if head := int(-addr % pageSize); head != 0 && n >= pageSize {
+		return head
+	}
+	return n
+}
+
+// likeAddress is room for n bytes that lies in its page as address addr does. It is in all, which is the room given if that has
+// enough.
+func likeAddress(room []byte, n int, addr uint64) (all, b []byte) {
+	if len(room) < n+pageSize {
+		room = make([]byte, n+pageSize)
+	}
+	skip := (addr - uint64(uintptr(unsafe.Pointer(&room[0])))) % pageSize
+	return room, room[skip:][:n]
+}
 
 // transfer has the kernel read or write by the memory's descriptor, and returns how many bytes. The scheduler of Go does not know
 // of the calls: it would give the place of this goroutine to another one, and processes are stopped that would wait until this
@@ -41,6 +65,9 @@ func (t *Process) transfer(call uintptr, b []byte, addr uint64) (done int, err e
 	defer runtime.KeepAlive(t.mem)
 	for fd := t.mem.Fd(); done < len(b); {
 		part := b[done:min(len(b), done+transferStep)]
+		if call == unix.SYS_PWRITE64 {
+			part = part[:writeStep(len(part), addr+uint64(done))]
+		}
 		n, _, errno := unix.RawSyscall6(call, fd, uintptr(unsafe.Pointer(&part[0])), uintptr(len(part)), uintptr(addr)+uintptr(done), 0, 0)
 		switch {
 		case errno == unix.EINTR:

@@ -395,10 +395,9 @@ func (r *Runtime) turn(t *turn, put func(b []byte, addr uint64) error) error {
 	}
 	for first := 0; first < im.Sites; first += switchStep {
 		n := min(switchStep, im.Sites-first)
-		if len(r.switches) < n {
-			r.switches = make([]byte, n)
-		}
-		now, at := r.switches[:n], im.switches+uint64(first)
+		at := im.switches + uint64(first)
+		var now []byte
+		r.switches, now = likeAddress(r.switches, n, at)
 		if err := r.t.readQuickly(now, at); err != nil {
 			return err
 		}
