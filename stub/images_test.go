@@ -111,6 +111,24 @@ func TestNoIDsLeft(t *testing.T) {
 	}
 }
 
+// TestNoSession: a program that was to be traced for a recorder which is gone runs untraced, and makes no trace of its own.
+func TestNoSession(t *testing.T) {
+	forEach(t, func(t *testing.T, m *machine) {
+		f := buildFixture(t, "basic.c", buildOptions{on: m, config: Config{Session: filepath.Join(t.TempDir(), "pool")}})
+		cmd := f.command(t)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		left, err := os.ReadDir(cmd.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(left) > 0 {
+			t.Errorf("it has made %v", left)
+		}
+	})
+}
+
 // TestGuest: two images are traced by one runtime. The second is a shared object with
 // thunks and fast paths of its own, loaded and closed three times; its functions and
 // the program's call each other, and jump to each other.

@@ -1,10 +1,11 @@
 /* Where the trace goes: a recorder's pool, the trace of a parent, a new trace.
 
    What is named in the configuration comes first: a recorder that patches a process says
-   there where its pool is. A patched file says nothing, and looks among its ancestors: a
-   recorder holds its pool at a descriptor with a fixed number. An environment variable
-   would get lost where a program cleans the environment of those it starts. FENTRY_OFF
-   and FENTRY_DATA are for people, and for traces that the program writes itself. */
+   there where its pool is, and without that recorder there is nothing to be traced for. A
+   patched file says nothing, and looks among its ancestors: a recorder holds its pool at a
+   descriptor with a fixed number. An environment variable would get lost where a program
+   cleans the environment of those it starts. FENTRY_OFF and FENTRY_DATA are for people, and
+   for traces that the program writes itself. */
 #include "configuration.h"
 #include "file.h"
 #include "machine.h"
@@ -91,7 +92,7 @@ static int find_source(char **env)
 		return 0;
 	if (!(f->flags & FLAG_NO_RECORDER) && find_recorder())
 		return 1;
-	if (f->flags & FLAG_NO_FILE)
+	if (f->flags & FLAG_NO_FILE || f->session[0])
 		return 0;
 	const char *dir = variable(env, "FENTRY_DATA=");
 	if (!dir || !*dir)
