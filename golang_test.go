@@ -22,6 +22,7 @@ import (
 
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/arguments"
+	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
@@ -628,7 +629,7 @@ func changeVersion(t *testing.T, prog, from, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(prog, bytes.ReplaceAll(text, []byte(from), []byte(to)), 0o777); err != nil {
+	if err := runfile.WriteFile(prog, bytes.ReplaceAll(text, []byte(from), []byte(to))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -702,7 +703,7 @@ func TestGoPatched(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(traced, image, 0o777); err != nil {
+			if err := runfile.WriteFile(traced, image); err != nil {
 				t.Fatal(err)
 			}
 			untraced, err := goCommand(t, prog).Output()
@@ -770,7 +771,7 @@ func main() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(traced, image, 0o777); err != nil {
+	if err := runfile.WriteFile(traced, image); err != nil {
 		t.Fatal(err)
 	}
 	code := p.File.Sections[p.File.SectionIndex(".text")]

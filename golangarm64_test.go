@@ -4,7 +4,6 @@ package fentry_test
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -12,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/syscalls"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/patch"
@@ -123,7 +123,7 @@ func TestGoSyscallsEmulated(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(o.Path, image, 0o777); err != nil {
+		if err := runfile.WriteFile(o.Path, image); err != nil {
 			t.Fatal(err)
 		}
 		var out, said bytes.Buffer

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
@@ -103,7 +104,7 @@ case "$1 $*" in
 esac
 exec "$@"
 `, fentry, dir)
-	if err := os.WriteFile(tool, []byte(script), 0o777); err != nil {
+	if err := runfile.WriteFile(tool, []byte(script)); err != nil {
 		t.Fatal(err)
 	}
 	goCommand := filepath.Join(goRoot(t), "bin/go")

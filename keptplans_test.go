@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session"
@@ -119,7 +120,7 @@ func TestKeptPlans(t *testing.T) {
 
 	image, err := os.ReadFile(path)
 	if err == nil {
-		err = os.WriteFile(path, image, 0o755)
+		err = runfile.WriteFile(path, image)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/symbol"
@@ -107,7 +108,7 @@ func TestKeptSites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, image, 0o755); err != nil {
+	if err := runfile.WriteFile(path, image); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chtimes(path, st.ModTime(), st.ModTime()); err != nil {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
@@ -265,7 +266,7 @@ func TestKillRecorderExecutes(t *testing.T) {
 		stride = 1
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "script"), []byte("#!"+program+" child\n"), 0o700); err != nil {
+	if err := runfile.WriteFile(filepath.Join(dir, "script"), []byte("#!"+program+" child\n")); err != nil {
 		t.Fatal(err)
 	}
 	for n, steps := 1, 1<<30; n <= steps; n += stride {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
@@ -204,7 +205,7 @@ func (s *syncBuffer) String() string {
 // What cannot be traced runs all the same, and says why it is not.
 func TestRunUntraced(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nexit 5\n"), 0o755); err != nil {
+	if err := runfile.WriteFile(script, []byte("#!/bin/sh\nexit 5\n")); err != nil {
 		t.Fatal(err)
 	}
 	empty := filepath.Join(t.TempDir(), "empty")

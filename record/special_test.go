@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
@@ -326,7 +327,7 @@ func TestNoSectionHeaders(t *testing.T) {
 		}
 		binary.LittleEndian.PutUint64(b[40:], 0) // e_shoff
 		binary.LittleEndian.PutUint32(b[60:], 0) // e_shnum, e_shstrndx
-		if err := os.WriteFile(img, b, 0o777); err != nil {
+		if err := runfile.WriteFile(img, b); err != nil {
 			t.Fatal(err)
 		}
 		got := make(map[uint64]Site)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
@@ -176,7 +177,7 @@ func mountAs(t *testing.T, user *syscall.Credential) *mounted {
 	if user != nil {
 		self = filepath.Join(tmp, "server")
 		b, rerr := os.ReadFile(os.Args[0])
-		err = errors.Join(rerr, os.WriteFile(self, b, 0o755), os.Chmod(filepath.Dir(tmp), 0o755), os.Chmod(tmp, 0o755))
+		err = errors.Join(rerr, runfile.WriteFile(self, b), os.Chmod(filepath.Dir(tmp), 0o755), os.Chmod(tmp, 0o755))
 		for _, path := range []string{tmp, m.dir, program} {
 			err = errors.Join(err, os.Chown(path, int(user.Uid), int(user.Gid)))
 		}

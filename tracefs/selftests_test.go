@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
@@ -145,7 +146,7 @@ func writeModules(t *testing.T, pid int) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	for name, ask := range map[string]string{"modprobe": "l", "rmmod": "u"} {
-		if err := os.WriteFile(filepath.Join(dir, name), fmt.Appendf(nil, modules, ask, pid, pid), 0o755); err != nil {
+		if err := runfile.WriteFile(filepath.Join(dir, name), fmt.Appendf(nil, modules, ask, pid, pid)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/internal/elftest"
+	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
@@ -72,7 +73,7 @@ func BenchmarkInject(b *testing.B) {
 func BenchmarkInjectFile(b *testing.B) {
 	raw := bigImage(b)
 	src := filepath.Join(b.TempDir(), "src")
-	if err := os.WriteFile(src, raw, 0o755); err != nil {
+	if err := runfile.WriteFile(src, raw); err != nil {
 		b.Fatal(err)
 	}
 	dst := filepath.Join(b.TempDir(), "dst")
@@ -117,7 +118,7 @@ func BenchmarkInjectFile(b *testing.B) {
 func BenchmarkCopyFile(b *testing.B) {
 	raw := bigImage(b)
 	src := filepath.Join(b.TempDir(), "src")
-	if err := os.WriteFile(src, raw, 0o755); err != nil {
+	if err := runfile.WriteFile(src, raw); err != nil {
 		b.Fatal(err)
 	}
 	dst := filepath.Join(b.TempDir(), "dst")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	finder "github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/record/objects"
@@ -173,7 +174,9 @@ func change(t *testing.T, path string, plan func(*elfio.File) (objects.ImageResu
 	if res.Output == nil {
 		t.Fatal("nothing to change")
 	}
-	write(t, path, res.Output.Bytes())
+	if err := runfile.WriteFile(path, res.Output.Bytes()); err != nil {
+		t.Fatal(err)
+	}
 	return res
 }
 

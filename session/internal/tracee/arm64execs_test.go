@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/fentry-dev/fentry/arch/arm64"
+	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
@@ -147,7 +148,7 @@ func TestExecStubsARM64(t *testing.T) {
 	}
 	put(addr["page"], stubs)
 	put(addr["site"], edits[0].New)
-	if err := os.WriteFile(prog, b, 0o777); err != nil {
+	if err := runfile.WriteFile(prog, b); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("qemu-aarch64", prog).CombinedOutput(); err != nil || string(out) != "asked once\n" {
