@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
+	"sync/atomic"
 )
 
 // Rewriting.
@@ -96,7 +98,7 @@ func Compare(mem Reader, gap uint64, edits iter.Seq[*Edit]) error {
 				return err
 			}
 		} else {
-			if len(run) > 0 && !joins(run, e, gap) {
+			if len(run) > 0 && !joins(run, e, gap, window) {
 				if err := c.run(run); err != nil {
 					return err
 				}
@@ -110,7 +112,7 @@ func Compare(mem Reader, gap uint64, edits iter.Seq[*Edit]) error {
 }
 
 // joins reports whether an edit is read and written with those before it.
-func joins(run []Edit, e *Edit, gap uint64) bool {
+func joins(run []Edit, e *Edit, gap, window uint64) bool {
 	last := &run[len(run)-1]
 	return e.Addr-last.end() < gap && e.end()-run[0].Addr <= window
 }
@@ -180,21 +182,73 @@ func Write(mem Memory, gap uint64, edits []Edit) error {
 }
 
 // Replace is [Apply] for memory that nothing else uses: what is read to be compared is not read again to be written. So edits
-// are written before those behind them are compared, and reverted if one of these does not match.
-func Replace(mem Memory, gap uint64, edits []Edit) error {
-	return write(writer{comparer: comparer{mem: mem}, to: mem, compares: true}, gap, edits)
+// are written before others are compared, and reverted if one of these does not match.
+//
+// each calls do(0) to do(n-1), at the same time if memory can be read and written so, and returns when all have returned; nil: one
+// after another.
+func Replace(mem Memory, gap uint64, edits []Edit, each func(n int, do func(int))) error {
+	if err := Check(edits); err != nil {
+		return err
+	}
+	if each == nil {
+		each = func(n int, do func(int)) {
+			for i := range n {
+				do(i)
+			}
+		}
+	}
+	runs := runs(edits, gap, piece)
+	begun := make([]int, len(runs)) // how many edits of each run may have been written
+	errs := make([]error, len(runs))
+	var failed atomic.Bool
+	writers := sync.Pool{New: func() any { return &writer{comparer: comparer{mem: mem}, to: mem, compares: true} }}
+	each(len(runs), func(i int) {
+		if failed.Load() {
+			return
+		}
+		w := writers.Get().(*writer)
+		if begun[i], errs[i] = w.write(runs[i]); errs[i] != nil {
+			failed.Store(true)
+		}
+		writers.Put(w)
+	})
+	if !failed.Load() {
+		return nil
+	}
+	first := slices.IndexFunc(errs, func(err error) bool { return err != nil })
+	var left []error
+	for i := len(runs) - 1; i >= 0; i-- {
+		left = append(left, restore(mem, runs[i][:begun[i]])...)
+	}
+	if len(left) > 0 {
+		return errors.Join(append(errs[first:first+1:first+1], left...)...)
+	}
+	return errs[first]
+}
+
+// piece bounds what Replace reads and writes at a time: there are to be several pieces, and they are to fit into a cache.
+const piece = 256 << 10
+
+// runs are edits that are read and written together.
+func runs(edits []Edit, gap, window uint64) (all [][]Edit) {
+	for len(edits) > 0 {
+		n := 1
+		for n < len(edits) && gap > 0 && joins(edits[:n], &edits[n], gap, window) {
+			n++
+		}
+		all, edits = append(all, edits[:n]), edits[n:]
+	}
+	return all
 }
 
 func write(w writer, gap uint64, edits []Edit) error {
 	if err := Check(edits); err != nil {
 		return err
 	}
-	for done := 0; done < len(edits); {
-		run := edits[done : done+1]
-		for len(run) < len(edits)-done && gap > 0 && joins(run, &edits[done+len(run)], gap) {
-			run = edits[done : done+len(run)+1]
-		}
-		if begun, err := w.write(run); err != nil {
+	done := 0
+	for _, run := range runs(edits, gap, window) {
+		begun, err := w.write(run)
+		if err != nil {
 			if left := restore(w.to, edits[:done+begun]); len(left) > 0 {
 				return errors.Join(append([]error{err}, left...)...)
 			}

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/internal/parallel"
 )
 
 // traced is a memory that notes what is read and written of it, as address+length.
@@ -168,7 +170,7 @@ func TestReplace(t *testing.T) {
 		{15, "r1000+22 w1000+22"},
 	} {
 		m := letters(26)
-		err := arch.Replace(m, tt.gap, upper(m, 1000, 1004, 1020))
+		err := arch.Replace(m, tt.gap, upper(m, 1000, 1004, 1020), nil)
 		if got := strings.Join(m.log, " "); got != tt.want || err != nil || string(m.Data) != "ABcdEFghijklmnopqrstUVwxyz" {
 			t.Errorf("gap %d: %s, %v: %s", tt.gap, got, err, m.Data)
 		}
@@ -182,16 +184,76 @@ func TestReplace(t *testing.T) {
 					m.unread = [2]uint64{1003, 1004}
 				}
 				before := bytes.Clone(m.Data)
-				err := arch.Replace(m, tt.gap, edits)
+				err := arch.Replace(m, tt.gap, edits, nil)
 				var bug *arch.Bug
 				if !errors.As(err, &bug) || bug.Class != arch.Mismatch || bug.Site.Addr != edits[at].Addr || !bytes.Equal(m.Data, before) {
 					t.Errorf("gap %d, %d is wrong, hole %t: %v: %s", tt.gap, wrong, hole, err, m.Data)
 				}
 				m.Data[wrong-1000] = byte('a' + (wrong-1000)%26)
 				before, m.fail = bytes.Clone(m.Data), edits[at].Addr
-				if err = arch.Replace(m, tt.gap, edits); !errors.As(err, &bug) || bug.Class != arch.WriteFault || !bytes.Equal(m.Data, before) {
+				if err = arch.Replace(m, tt.gap, edits, nil); !errors.As(err, &bug) || bug.Class != arch.WriteFault || !bytes.Equal(m.Data, before) {
 					t.Errorf("gap %d, %d cannot be written, hole %t: %v: %s", tt.gap, wrong, hole, err, m.Data)
 				}
+			}
+		}
+	}
+}
+
+// guarded is a memory for several at a time.
+type guarded struct {
+	mu sync.Mutex
+	*traced
+}
+
+func (m *guarded) ReadAt(p []byte, addr uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.traced.ReadAt(p, addr)
+}
+
+func (m *guarded) WriteAt(p []byte, addr uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.traced.WriteAt(p, addr)
+}
+
+// What is replaced in several places at once is all replaced or nothing of it, wherever that fails.
+func TestReplaceAtOnce(t *testing.T) {
+	const size, step = 2 << 20, 100
+	var addrs []uint64
+	for a := uint64(1000); a < 1000+size-2; a += step {
+		addrs = append(addrs, a)
+	}
+	m := letters(size)
+	before, edits := bytes.Clone(m.Data), upper(m, addrs...)
+	err := arch.Replace(&guarded{traced: m}, 1000, edits, parallel.Do)
+	want := bytes.Clone(before)
+	for _, a := range addrs {
+		copy(want[a-1000:], bytes.ToUpper(want[a-1000:][:2]))
+	}
+	if err != nil || !bytes.Equal(m.Data, want) {
+		t.Fatalf("%v; as it should be: %t", err, bytes.Equal(m.Data, want))
+	}
+	if pieces := len(m.log) / 2; pieces < 4 {
+		t.Errorf("%d pieces", pieces)
+	}
+	for _, at := range []int{0, 1, len(addrs) / 3, len(addrs) - 1} {
+		for _, class := range []arch.Class{arch.Mismatch, arch.WriteFault} {
+			copy(m.Data, before)
+			m.log, m.fail = nil, 0
+			if class == arch.Mismatch {
+				m.Data[addrs[at]-1000] = '!'
+			} else {
+				m.fail = addrs[at]
+			}
+			was := bytes.Clone(m.Data)
+			err := arch.Replace(&guarded{traced: m}, 1000, edits, parallel.Do)
+			var bug *arch.Bug
+			if !errors.As(err, &bug) || bug.Class != class || class == arch.Mismatch && bug.Site.Addr != addrs[at] {
+				t.Errorf("%d: %v, want %v", at, err, class)
+			}
+			if !bytes.Equal(m.Data, was) {
+				t.Errorf("%d, %v: something is changed", at, class)
 			}
 		}
 	}

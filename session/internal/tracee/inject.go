@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/internal/parallel"
 	"github.com/fentry-dev/fentry/patch"
 )
 
@@ -48,8 +49,7 @@ func (t *Process) Inject(m *patch.Memory, again bool) error {
 	if err := t.mapMemory(m, bias); err != nil {
 		return err
 	}
-	// All of it is changed, or nothing: it is most of a program's code, and read once.
-	if err := arch.Replace(arch.Moved{Memory: stopped{t}, Bias: bias}, PageSize, m.Edits); err != nil {
+	if err := t.replace(m.Edits, bias); err != nil {
 		return err
 	}
 	t.changed = true
@@ -94,6 +94,18 @@ func (t *Process) Inject(m *patch.Memory, again bool) error {
 	// The kernel keeps a copy of the vector, which is what debuggers read, and the runtime puts back what it was.
 	t.entry = entry.val
 	return set(atEntry, bias+m.Entry)
+}
+
+// replace changes all of a program's code, or nothing. It is most of that, and read once, on all processors: the kernel copies each
+// page of the file for the process.
+func (t *Process) replace(edits []arch.Edit, bias uint64) error {
+	if !t.poke {
+		err := arch.Replace(arch.Moved{Memory: direct{t}, Bias: bias}, PageSize, edits, parallel.Do)
+		if bug := (*arch.Bug)(nil); !errors.As(err, &bug) || bug.Class != arch.WriteFault {
+			return err
+		}
+	}
+	return arch.Replace(arch.Moved{Memory: stopped{t}, Bias: bias}, PageSize, edits, nil)
 }
 
 // readable refuses images with code that can be executed but not read, as the added

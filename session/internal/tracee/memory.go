@@ -103,14 +103,28 @@ type stopped struct{ *Process }
 // ReadAt copies from address addr to b.
 func (s stopped) ReadAt(b []byte, addr uint64) error { return s.readQuickly(b, addr) }
 
+// direct is the memory of a process that is stopped, for several threads at a time.
+type direct struct{ *Process }
+
+// ReadAt copies from address addr to b.
+func (d direct) ReadAt(b []byte, addr uint64) error { return d.readQuickly(b, addr) }
+
+// WriteAt copies b to address addr, if the process's memory can be written as a file.
+func (d direct) WriteAt(b []byte, addr uint64) error { return d.writeFile(b, addr) }
+
+func (t *Process) writeFile(b []byte, addr uint64) error {
+	n, err := t.transfer(unix.SYS_PWRITE64, b, addr)
+	if err == nil && n < len(b) {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
 // WriteAt copies b to address addr of the process.
 func (t *Process) WriteAt(b []byte, addr uint64) error {
 	var err error
 	if !t.poke {
-		n := 0
-		if n, err = t.transfer(unix.SYS_PWRITE64, b, addr); err == nil && n < len(b) {
-			err = io.ErrUnexpectedEOF
-		}
+		err = t.writeFile(b, addr)
 		t.poke = err != nil
 	}
 	if t.poke {
