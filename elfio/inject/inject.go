@@ -34,8 +34,9 @@ type Injection struct {
 	// .eh_frame_hdr; zeroes: they stay. ehframe.MergeHeader makes one.
 	EhFrameHdr [2]uint64
 	// Sections get section headers. One at the address of EhFrameHdr is ignored: that table is section .eh_frame_hdr,
-	// the image's own or a new one. Parts of RX and RW that they do not cover get sections .fentry.rx and
-	// .fentry.bss, because strip and objcopy drop what no section covers. An image without section headers gets none.
+	// the image's own or a new one. Parts of RX and the end of RW that they do not cover get sections
+	// .fentry.rx and .fentry.bss, because strip and objcopy drop what no section covers. An image without section
+	// headers gets none.
 	Sections []Section
 	// Moved are existing sections whose contents have been copied, usually grown, to RX.
 	Moved []Moved

@@ -139,7 +139,7 @@ func (b *tableBuilder) added() ([]newSection, error) {
 	j, p := b.j, b.j.plan
 	var out []newSection
 	var covered []span // of RX, by address
-	rwCovered := j.in.RWSize == 0
+	rwEnd := p.RW      // the end of what sections cover of the zeroed memory
 	bssOff := p.SegmentOff
 	if p.grow >= 0 {
 		g := j.f.Progs[p.grow]
@@ -181,7 +181,7 @@ func (b *tableBuilder) added() ([]newSection, error) {
 			covered = append(covered, span{a.Addr, a.Size})
 		case j.inRW(a.Addr, a.Size) && a.Type == elf.SHT_NOBITS:
 			s.Off = bssOff
-			rwCovered = true
+			rwEnd = max(rwEnd, s.Addr+s.Size)
 		default:
 			return nil, fmt.Errorf("section %s at %#x+%#x (%v) is neither in the new segment nor in the zeroed memory", a.Name,
 				a.Addr, a.Size, a.Type)
@@ -204,10 +204,15 @@ func (b *tableBuilder) added() ([]newSection, error) {
 			Flags: elf.SHF_ALLOC | elf.SHF_WRITE,
 			Addr:  p.RWSegment, Off: p.RWSegmentOff, Size: rwStub, Addralign: 8}})
 	}
-	if !rwCovered {
+	// Strip and objcopy count a segment's memory anew, to where its last section ends.
+	if end := p.RW + j.in.RWSize; rwEnd < end {
+		align := p.RWAlign
+		if rwEnd > p.RW {
+			align = 1
+		}
 		out = append(out, newSection{old: -1, Section: elfio.Section{Name: ".fentry.bss", Type: elf.SHT_NOBITS,
 			Flags: elf.SHF_ALLOC | elf.SHF_WRITE,
-			Addr:  p.RW, Off: bssOff, Size: j.in.RWSize, Addralign: p.RWAlign}})
+			Addr:  rwEnd, Off: bssOff, Size: end - rwEnd, Addralign: align}})
 	}
 	// Last, where writeSectionHeaders looks for it.
 	return append(out, newSection{old: -1, Section: elfio.Section{Name: undoSection, Type: elf.SHT_PROGBITS,

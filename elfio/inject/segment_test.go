@@ -2,6 +2,7 @@ package inject
 
 import (
 	"bytes"
+	"debug/elf"
 	"errors"
 	"strings"
 	"testing"
@@ -74,6 +75,34 @@ func TestInjectOwnWritableSegment(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Zeroed memory behind the last section that the caller names is there after tools have made the segment anew.
+func TestInjectMemoryBehindSections(t *testing.T) {
+	testtool.Need(t, "gcc")
+	const size = 0x5000
+	f, err := elfio.Parse(elftest.Fixtures[0].Build(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := NewLayout(f, Memory{RW: size, RWAlign: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rx := trampoline(l.RX, l.RW+size-8, f.Header.Entry) // which writes there
+	out, err := injected(f, Injection{Layout: l, RX: rx, Entry: l.RX, Sections: []Section{{Name: ".fentry.bss",
+		Type: elf.SHT_NOBITS, Flags: elf.SHF_ALLOC | elf.SHF_WRITE, Addr: l.RW, Size: 8, Align: 64}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verify(t, out)
+	elftest.RunFixture(t, out, "injected")
+	for _, tool := range tools {
+		t.Run(tool.name, func(t *testing.T) {
+			testtool.Need(t, tool.command[0])
+			elftest.RunFixture(t, elftest.Transform(t, out, tool.command...), tool.name)
+		})
+	}
 }
 
 func verify(t *testing.T, out []byte) {
