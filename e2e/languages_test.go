@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -69,6 +70,32 @@ func (l *language) make(t *testing.T) string {
 		run(t, c).mustSucceed(t)
 	}
 	return out
+}
+
+// TestRustStacks: what Rust prints of a panic's stack is the same of a recorded program. It looks there for functions of its
+// own by their names.
+func TestRustStacks(t *testing.T) {
+	testtool.Need(t, "rustc", "gcc")
+	if runtime.GOARCH != "amd64" {
+		t.Skip("programs without sites are traced on x86-64")
+	}
+	needFentry(t)
+	dir := t.TempDir()
+	program := filepath.Join(dir, "panics")
+	run(t, command{argv: []string{"rustc", "-O", "-C", "force-frame-pointers=yes", "-o", program,
+		"testdata/languages/panics.rs"}}).mustSucceed(t)
+	thread := regexp.MustCompile(`thread 'main' \(\d+\)`)
+	printed := func(argv ...string) string {
+		r := run(t, command{argv: append([]string{"env", "RUST_BACKTRACE=1"}, argv...)})
+		return r.status + "\n" + thread.ReplaceAllString(withoutSummary(r.stderr), "thread 'main'")
+	}
+	want := printed(program)
+	if !strings.Contains(want, "outer") || !strings.Contains(want, "inner") {
+		t.Fatalf("no stack in\n%s", want)
+	}
+	if got := printed(fentry, "record", "-q", "-o", filepath.Join(dir, "data"), program); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
 }
 
 // withoutStack leaves out the stack that D's runtime prints, which has addresses.

@@ -190,9 +190,22 @@ func (fd *finder) displaced(s *Site, e plain.Entry, via uint64) {
 	if site.Reason == "" {
 		site.Reason = Reason(e.Refusal)
 	}
+	if site.Reason == "" && e.Calls && site.marksStack() {
+		site.Reason = ReasonStackMark
+	}
 	if s.Reason = site.Reason; s.Reason == "" {
 		*s = site
 	}
+}
+
+// marksStack reports whether somebody looks for the function's name on the stack. Rust shows of a panic's stack what is
+// between two such functions, and finds names by addresses in the program's file, where displaced code is not.
+func (s *Site) marksStack() bool {
+	mark := func(name string) bool {
+		return strings.Contains(name, "__rust_end_short_backtrace") ||
+			strings.Contains(name, "__rust_begin_short_backtrace")
+	}
+	return mark(s.Name) || slices.ContainsFunc(s.Aliases, mark)
 }
 
 // addresses are those that dynamic relocations write.

@@ -50,6 +50,16 @@ func TestPlain(t *testing.T) {
 			want: "f:  +0 2 2 by +9\ng:  +0 5 5",
 		},
 		{
+			name: "names that Rust looks for on the stack: a call would move, and none",
+			text: fn("f", "ret") + ".p2align 4\n" +
+				fn("_ZN3std3sys9backtrace26__rust_end_short_backtrace17h0123456789abcdefE", "push %rbp\nmov %rsp,%rbp\ncall f") +
+				".p2align 4\n" + fn("_R26___rust_end_short_backtrace", "push %rbp\nmov %rsp,%rbp\nnop\ncall f") +
+				fn("_R28___rust_begin_short_backtrace", frame+"call *%rdi\n"+unframe+"ret") +
+				fn("g", frame+"call *%rdi\n"+unframe+"ret"),
+			want: "_ZN3std3sys9backtrace26__rust_end_short_backtrace17h0123456789abcdefE: stack-mark +0 0 0\n" +
+				"_R26___rust_end_short_backtrace:  +0 5 5\n_R28___rust_begin_short_backtrace: stack-mark +0 0 0\ng:  +0 6 6",
+		},
+		{
 			name: "a short jump, to padding behind the function, before it, and behind another one that calls exit",
 			text: fn("f", loop) + ".skip 5,0xcc\n" + fn("g", loop) + fn("exit", "mov $1,%eax\ncall f") + ".skip 11,0x90\n" +
 				fn("h", loop) + fn("i", loop),

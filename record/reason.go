@@ -38,6 +38,7 @@ const (
 	ReasonPatched        Reason = "already-patched"
 	ReasonLooksAtCaller  Reason = "looks-at-caller"
 	ReasonMovedByBOLT    Reason = "moved-by-bolt"
+	ReasonStackMark      Reason = "stack-mark"
 
 	ReasonOnlyJumpedTo  = Reason(plain.OnlyJumpedTo)
 	ReasonLoader        = Reason(plain.Loader)
@@ -151,6 +152,9 @@ func Reasons() []ReasonText {
 		{ReasonStackWalker,
 			"The image has a runtime that looks up return addresses in tables of its own, such as OCaml's, V8's, HotSpot's, " +
 				"GraalVM's, Dart's or .NET's."},
+		{ReasonStackMark,
+			"Rust looks for this function's name on the stack, to show of a panic's what is of interest, and would not find it, " +
+				"as a call has to move."},
 		{ReasonNoUnwindInfo,
 			"The function has no unwind information, and what it does with its stack is not understood, so it cannot be " +
 				"known whether it uses its return address."},

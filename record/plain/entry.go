@@ -34,6 +34,7 @@ type Entry struct {
 	Addr     uint64 // first byte to be overwritten: behind a landing pad
 	Len      int    // bytes to be overwritten: whole instructions, and padding behind a short function
 	Moved    int    // how many of them are the function's instructions
+	Calls    bool   // a call moves
 	Catches  bool   // a call moves for which there is a handler, or through which nothing may be thrown
 	Untabled bool   // no unwind entry describes the function
 	Signed   bool   // on arm64: there, the function has signed its return address
@@ -66,8 +67,8 @@ func (f *Finder) Entry(i int) Entry {
 		r := e.site(n)
 		if r == "" {
 			return Entry{
-				Addr: e.at, Len: e.n, Moved: e.moved, Catches: e.catches, Untabled: e.fde.CIE == nil, Signed: e.signed,
-				Refusal: first, Brief: k > 0,
+				Addr: e.at, Len: e.n, Moved: e.moved, Calls: e.calls, Catches: e.catches, Untabled: e.fde.CIE == nil,
+				Signed: e.signed, Refusal: first, Brief: k > 0,
 			}
 		}
 		if first = cmp.Or(first, r); r != Short && r != JumpInto {
@@ -88,6 +89,7 @@ type entry struct {
 	signed         bool // the return address is signed at at
 	jump           int  // bytes of what takes the place of instructions
 	n, moved       int
+	calls          bool // a call is among what is displaced
 	catches        bool // the copy needs language-specific data
 }
 
@@ -158,7 +160,7 @@ func (e *entry) untabled() Refusal {
 
 // site decides how much is displaced by a jump of so many bytes, and judges that.
 func (e *entry) site(jump int) Refusal {
-	e.jump, e.n, e.moved, e.catches = jump, 0, 0, false
+	e.jump, e.n, e.moved, e.calls, e.catches = jump, 0, 0, false, false
 	if r := e.f.m.window(e); r != "" {
 		return r
 	}
@@ -168,6 +170,7 @@ func (e *entry) site(jump int) Refusal {
 // call notes what a call, by its return address, needs: exceptions pass the copy of one that is known to have no landing
 // pad. The copies of others, and of those through which nothing may be thrown, have language-specific data of their own.
 func (e *entry) call(ret uint64) {
+	e.calls = true
 	if e.fde.LSDA == 0 {
 		return
 	}
