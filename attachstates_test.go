@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -229,6 +230,26 @@ func TestAttachFiltered(t *testing.T) {
 			r.end(t, want.status, "right\n")
 		})
 	}
+}
+
+// A process is recorded that has no /proc below its root, where it could open what it is given.
+func TestAttachRootless(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may change a process's root")
+	}
+	r := start(t, buildStates(t), "rootless") // its root is the directory of this package
+	if _, err := os.Stat(fmt.Sprintf("/proc/%d/root/proc", r.cmd.Process.Pid)); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("it has /proc: %v", err)
+	}
+	before, files, _ := state(t, r.cmd.Process.Pid)
+	dir := filepath.Join(t.TempDir(), "fentry.data")
+	for range 3 {
+		attachUntil(t, r.cmd.Process.Pid, fentry.Options{Dir: dir}, 20*time.Millisecond, "sum")
+	}
+	if maps, fds, _ := state(t, r.cmd.Process.Pid); maps != before || fds != files {
+		t.Errorf("it has changed: %d descriptors, %d before\n%s\n%s", fds, files, before, maps)
+	}
+	r.end(t, 7, "right\n")
 }
 
 // awaitFilter waits until the system calls of a process's first thread are filtered.

@@ -557,6 +557,8 @@ int main(int argc, char **argv)
 		filter(SECCOMP_RET_KILL_PROCESS, of_runtime);
 	else if (strcmp(what, "filtered, failing") == 0)
 		filter(SECCOMP_RET_ERRNO | EPERM, of_attach);
+	else if (strcmp(what, "rootless") == 0 && chroot("."))
+		return 9;
 	prctl(PR_SET_NAME, "ready");
 	if (strcmp(what, "strict") == 0)
 		strict();

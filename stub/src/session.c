@@ -31,12 +31,14 @@ static i64 given(const char *text)
 
 /* open_path opens a recorder's pool or trace file. STRANGER: it is not for this process's
    user, or not safe to share. A number is a descriptor, which the recorder has given to this
-   process, because it cannot open what the recorder has: it is in another PID namespace. */
+   process, because it cannot open what the recorder has: it is in another PID namespace, or
+   without /proc. With a + in front the recorder closes it. */
 static int open_path(const char *path)
 {
 	u8 head[FT_H_SCARCE + 4] __attribute__((aligned(8)));
 	struct file_state s;
-	i64 fd = given(path);
+	int lent = *path == '+';
+	i64 fd = given(path + lent);
 	int found = failed(fd), ok = NONE;
 	if (found)
 		fd = open_at(AT_FDCWD_, path, O_RDWR_, 0);
@@ -46,7 +48,8 @@ static int open_path(const char *path)
 		ok = STRANGER;
 	else if (sys(SYS_pread64, fd, head, sizeof head, 0, 0, 0) == (i64)sizeof head && header_ok(head))
 		ok = *(u32 *)(head + FT_H_CHUNKS) ? pool_open(fd, head) : file_join(fd, head, path);
-	close(fd);
+	if (!lent)
+		close(fd);
 	return ok;
 }
 

@@ -104,10 +104,8 @@ func Attach(t Target) (*Attachment, error) {
 	}
 	if err != nil {
 		t.Undo()
-		if _, derr := a.Detach(t.PID); derr != nil {
-			err = fmt.Errorf("%w; what was added to the process is still there: %w", err, derr)
-		}
-		return nil, err
+		_, derr := a.Detach(t.PID)
+		return nil, leftBy(err, derr)
 	}
 	a.Stopped = ts.longest
 	return a, nil
@@ -219,10 +217,7 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 		return err
 	}
 	if err != nil && (home || images[0].beside && !b.started) {
-		if uerr := b.undo(ts, ms, stack); uerr != nil && !errors.Is(uerr, ErrEnded) {
-			err = fmt.Errorf("%w; what was added to the process is still there: %w", err, uerr)
-		}
-		return err
+		return leftBy(err, b.undo(ts, ms, stack))
 	}
 	if err == nil {
 		err = b.writeSites(ts, edits)
@@ -231,11 +226,24 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 	a.keep(images)
 	a.Busy = append(a.Busy, b.Busy...)
 	if err != nil && home {
-		if _, derr := a.Detach(ts.pid); derr != nil {
-			err = fmt.Errorf("%w; what was added to the process is still there: %w", err, derr)
-		}
+		_, derr := a.Detach(ts.pid)
+		err = leftBy(err, derr)
 	}
 	return err
+}
+
+// leftBy is the error of an attachment that has failed, of which undoing says whether something was left: nothing is in a process
+// that has ended or runs another program, and that is why.
+func leftBy(err, undoing error) error {
+	switch {
+	case undoing == nil:
+		return err
+	case errors.Is(undoing, ErrEnded):
+		return ErrEnded
+	case errors.Is(undoing, ErrOther):
+		return ErrOther
+	}
+	return fmt.Errorf("%w; what was added to the process is still there: %w", err, undoing)
 }
 
 // keep adds images to those of an attachment. More functions are put into each process on their own that was forked before: what is
@@ -497,7 +505,7 @@ func (a *Attachment) start(r *remote, stack remoteStack, aux []byte, pool int) (
 			return err
 		}
 		path := make([]byte, format.ConfigNSession)
-		copy(path, fmt.Sprintf("/proc/thread-self/fd/%d", fd))
+		copy(path, fmt.Sprintf("+%d", fd)) // the line closes it; there may be no /proc
 		if err := r.t.WriteAt(path, home.bias+home.m.Session); err != nil {
 			return err
 		}

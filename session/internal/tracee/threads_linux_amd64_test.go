@@ -78,6 +78,24 @@ func TestThreadsOfAnotherProgram(t *testing.T) {
 	}
 }
 
+// The error of an attachment says that something was left only where it can be.
+func TestLeftBy(t *testing.T) {
+	failed, why := errors.New("no room"), errors.New("no answer")
+	for _, tt := range []struct {
+		undoing error
+		want    string
+	}{
+		{nil, "no room"},
+		{ErrStays, "no room; what was added to the process is still there: " + ErrStays.Error()},
+		{errors.Join(why, ErrEnded), ErrEnded.Error()},
+		{fmt.Errorf("undo: %w", ErrOther), ErrOther.Error()},
+	} {
+		if err := leftBy(failed, tt.undoing); err.Error() != tt.want {
+			t.Errorf("undoing it said %v: %q, want %q", tt.undoing, err, tt.want)
+		}
+	}
+}
+
 // All threads of a process are stopped, also those that are made meanwhile by threads that end; the links of its directory say how
 // many there are, so that it is listed once, and not again for each look.
 func TestThreadsMade(t *testing.T) {
