@@ -70,7 +70,8 @@ type Dump struct {
 type flight struct {
 	mu    sync.Mutex
 	made  []Dump
-	asked chan DumpRequest // by control, and by calls
+	asked chan DumpRequest // by control
+	calls chan DumpRequest // by calls: one can be waiting, while another is made
 	last  time.Time        // when a call asked that was heard
 	more  uint64           // calls that asked soon after another, and were not
 	stop  chan struct{}
@@ -82,7 +83,7 @@ func newFlight(o *Flight) *flight {
 	if o == nil {
 		return nil
 	}
-	return &flight{asked: make(chan DumpRequest), stop: make(chan struct{}), ended: make(chan struct{})}
+	return &flight{asked: make(chan DumpRequest), calls: make(chan DumpRequest, 1), stop: make(chan struct{}), ended: make(chan struct{})}
 }
 
 // startFlight begins to listen to what asks for dumps.
@@ -106,9 +107,16 @@ func (s *session) startFlight() {
 				s.dump(r)
 			case r := <-f.asked:
 				s.dump(r)
+			case r := <-f.calls:
+				s.dump(r)
 			case <-signals:
 				s.dump(DumpRequest{Cause: "SIGUSR2"})
 			case <-f.stop:
+				select {
+				case r := <-f.calls: // it is made, or it is said that it is not
+					s.dump(r)
+				default:
+				}
 				return
 			}
 		}
@@ -132,7 +140,7 @@ func (s *session) endFlight() {
 	defer s.flight.mu.Unlock()
 	s.res.Dumps = s.flight.made
 	if n := s.flight.more; n > 0 {
-		s.logf("%d more dumps were asked for by calls within %v of another", n, dumpInterval)
+		s.logf("%d more dumps were asked for by calls within %v of another, or while one waited", n, dumpInterval)
 	}
 }
 
@@ -278,7 +286,7 @@ func (s *session) namedImages() ([]trace.Image, error) {
 // Calls ask for dumps (triggers with snapshot), and their threads wait until what they did is copied, so that it is in
 // the dump: a program at full speed uses the buffer again in milliseconds. A function can ask any number of times, so a
 // dump that was asked for by calls is made once a dumpInterval at most. What is asked for is a program's word: it costs
-// no more than that.
+// no more than that. While another dump is made, a thread does not wait until its own is, but that is made.
 const (
 	dumpInterval = time.Second
 	copyPatience = 80 * time.Millisecond // less than programs wait for an answer
@@ -289,32 +297,32 @@ func (f *flight) atCall(r *drain.Request) uint32 {
 	if f == nil {
 		return drain.Unsupported
 	}
-	f.mu.Lock()
-	soon := !f.last.IsZero() && time.Since(f.last) < dumpInterval
-	if soon {
-		f.more++
-	} else {
-		f.last = time.Now()
-	}
-	f.mu.Unlock()
-	if soon {
-		return drain.Done
-	}
-	over := time.After(copyPatience)
 	copied := make(chan struct{})
-	select {
-	case f.asked <- DumpRequest{Cause: "a call", call: uint32(r.Argument), copied: copied}:
-	case <-over:
-		return drain.Failed
-	case <-f.stop:
-		return drain.Failed
+	if !f.hear(DumpRequest{Cause: "a call", call: uint32(r.Argument), copied: copied}) {
+		return drain.Done
 	}
 	select {
 	case <-copied:
-	case <-over:
+	case <-time.After(copyPatience):
 	case <-f.stop:
 	}
 	return drain.Done
+}
+
+// hear takes a call's request, unless there was another a short time ago, or one that waits.
+func (f *flight) hear(r DumpRequest) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.last.IsZero() || time.Since(f.last) >= dumpInterval {
+		select {
+		case f.calls <- r:
+			f.last = time.Now()
+			return true
+		default:
+		}
+	}
+	f.more++
+	return false
 }
 
 // nameOf is the name of a function by its id in events, for people.

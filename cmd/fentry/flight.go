@@ -128,8 +128,11 @@ func (c *flightFlags) apply(cmd *cobra.Command, o *fentry.Options) (err error) {
 
 // reportUnwanted says why a flight recorder wrote no trace at the end.
 func reportUnwanted(a *app, r *session.Result, on []string) {
-	a.sayf("[ fentry: %s, not written: the program ended with status %d (--dump-on %s) ]",
-		plural(r.Events, "event", "events"), r.Status.ExitStatus(), strings.Join(on, ", "))
+	end := fmt.Sprintf("ended with status %d", r.Status.ExitStatus())
+	if r.Status.Signaled() {
+		end = fmt.Sprintf("was ended by signal %d", int(r.Status.Signal()))
+	}
+	a.sayf("[ fentry: %s, not written: the program %s (--dump-on %s) ]", plural(r.Events, "event", "events"), end, strings.Join(on, ", "))
 }
 
 // dumpText is what info says of a dump.
