@@ -193,9 +193,16 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 		if refused := record.GoRefusal(im.File); refused != "" {
 			a.notef("not traced: %s", refused)
 		}
-		a.notef("%s", record.SourceOf(im.File).Advice(im.Header.Machine))
+		if !slices.ContainsFunc(sites, ofImage) {
+			a.notef("%s", record.SourceOf(im.File).Advice(im.Header.Machine))
+		}
 	}
 	return len(sites) > 0, nil
+}
+
+// ofImage reports whether a function is left alone because of what its image is, however that is compiled.
+func ofImage(s record.Site) bool {
+	return s.Reason == record.ReasonLoader || s.Reason == record.ReasonStackWalker
 }
 
 func noSource(uint64) string { return "" }
