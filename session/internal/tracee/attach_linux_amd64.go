@@ -94,8 +94,9 @@ func Attach(t Target) (*Attachment, error) {
 		return nil, ErrNotPlanned
 	}
 	a := &Attachment{seen: make(map[int][]*Library)}
-	if err := a.add(ts, append([]*image{home}, a.unseen(ts, t.Libraries)...), t.Pool); err != nil {
-		return nil, err
+	images := append([]*image{home}, a.unseen(ts, t.Libraries)...)
+	if err := a.add(ts, images, t.Pool); err != nil {
+		return nil, unloaded(images, err)
 	}
 	err = a.hook(ts, &t)
 	// What was loaded while nobody saw it.
@@ -243,7 +244,19 @@ func leftBy(err, undoing error) error {
 	case errors.Is(undoing, ErrOther):
 		return ErrOther
 	}
-	return fmt.Errorf("%w; what was added to the process is still there: %w", err, undoing)
+	return fmt.Errorf("%w; %w: %w", err, errLeft, undoing)
+}
+
+// errLeft: an attachment has failed, and so has undoing it.
+var errLeft = errors.New("what was added to the process is still there")
+
+// unloaded is the error of an attachment that has failed. If what is read or written is not there any more, a library has been
+// unloaded since the process was looked at, which another try finds.
+func unloaded(images []*image, err error) error {
+	if len(images) > 1 && errors.Is(err, unix.EIO) && !errors.Is(err, errLeft) {
+		return &TakenError{0, err}
+	}
+	return err
 }
 
 // keep adds images to those of an attachment. More functions are put into each process on their own that was forked before: what is

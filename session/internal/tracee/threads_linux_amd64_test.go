@@ -96,6 +96,25 @@ func TestLeftBy(t *testing.T) {
 	}
 }
 
+// An attachment that has failed as a library was unloaded meanwhile is tried again, if nothing of it was left.
+func TestUnloaded(t *testing.T) {
+	gone := fmt.Errorf("read: %w", unix.EIO)
+	both := []*image{{}, {library: &Library{}}}
+	for _, tt := range []struct {
+		images []*image
+		err    error
+		again  bool
+	}{
+		{both, gone, true}, {both[:1], gone, false}, {both, errors.New("no room"), false}, {both, leftBy(gone, ErrStays), false},
+	} {
+		var again *TakenError
+		err := unloaded(tt.images, tt.err)
+		if errors.As(err, &again) != tt.again || !errors.Is(err, tt.err) {
+			t.Errorf("%d images, %v: %v, want another try: %v", len(tt.images), tt.err, err, tt.again)
+		}
+	}
+}
+
 // All threads of a process are stopped, also those that are made meanwhile by threads that end; the links of its directory say how
 // many there are, so that it is listed once, and not again for each look.
 func TestThreadsMade(t *testing.T) {
