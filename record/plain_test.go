@@ -222,6 +222,11 @@ func TestPlain(t *testing.T) {
 			text: fn("f", "mov $1,%eax\nret") + ".section .rodata\n.asciz \"gHotSpotVMStructs\"\n.text\n",
 			want: "f: stack-walker +0 0 0",
 		},
+		{
+			name: "with a module that computes a checksum of its code",
+			text: fn("f", "mov $1,%eax\nret") + ".section .rodata\n.asciz \"FIPS integrity test\"\n.text\n",
+			want: "f: measured +0 0 0",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

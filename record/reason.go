@@ -44,6 +44,7 @@ const (
 	ReasonLoader        = Reason(plain.Loader)
 	ReasonGoImage       = Reason(plain.GoImage)
 	ReasonStackWalker   = Reason(plain.StackWalker)
+	ReasonMeasured      = Reason(plain.Measured)
 	ReasonNoUnwindInfo  = Reason(plain.NoUnwindInfo)
 	ReasonUnusualUnwind = Reason(plain.UnusualUnwind)
 	ReasonReadsReturn   = Reason(plain.ReadsReturn)
@@ -152,6 +153,9 @@ func Reasons() []ReasonText {
 		{ReasonStackWalker,
 			"The image has a runtime that looks up return addresses in tables of its own, such as OCaml's, V8's, HotSpot's, " +
 				"GraalVM's, Dart's or .NET's."},
+		{ReasonMeasured,
+			"The image has BoringSSL's cryptographic module (FIPS 140), which computes a checksum of its code and ends the " +
+				"program if that has changed."},
 		{ReasonStackMark,
 			"Rust looks for this function's name on the stack, to show of a panic's what is of interest, and would not find it, " +
 				"as a call has to move."},

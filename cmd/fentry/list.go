@@ -202,7 +202,7 @@ func (c *listCmd) listFile(a *app, out *output, path string, sel *record.Filter)
 
 // ofImage reports whether a function is left alone because of what its image is, however that is compiled.
 func ofImage(s record.Site) bool {
-	return s.Reason == record.ReasonLoader || s.Reason == record.ReasonStackWalker
+	return s.Reason == record.ReasonLoader || s.Reason == record.ReasonStackWalker || s.Reason == record.ReasonMeasured
 }
 
 func noSource(uint64) string { return "" }

@@ -13,6 +13,7 @@ type Refusal string
 const (
 	GoImage       Refusal = "go-image"
 	StackWalker   Refusal = "stack-walker"
+	Measured      Refusal = "measured"
 	Loader        Refusal = "loader-internal"
 	OnlyJumpedTo  Refusal = "only-jumped-to"
 	NoUnwindInfo  Refusal = "no-unwind-info"

@@ -53,7 +53,7 @@ func New(file *elfio.File, text *code.Text, funcs []symbol.Func, refs []uint64) 
 func NewC(file *elfio.File, text *code.Text, funcs []symbol.Func, refs []uint64) (*Finder, error) {
 	f, err := NewSyscalls(file, text, funcs, refs)
 	if err == nil && f.foreign == GoImage {
-		f.foreign = ""
+		f.foreign = foreignC(file)
 	}
 	return f, err
 }

@@ -3,6 +3,7 @@ package plain
 import (
 	"bytes"
 	"debug/elf"
+	"iter"
 	"slices"
 
 	"github.com/fentry-dev/fentry/elfio"
@@ -31,7 +32,13 @@ var runtimes = []struct {
 	{"com.oracle.svm.core", StackWalker}, // names of classes in native images of GraalVM
 	{"Dart_Initialize", StackWalker},     // in a message of the Dart VM's
 	{"DOTNET_gcServer", StackWalker},     // .NET, compiled ahead of time or as one file
+	{measured, Measured},
 }
+
+// measured is a text of BoringSSL's cryptographic module, also where that is part of a Go program. The module computes a checksum
+// of its code, and ends the program if that is not what it was at the build. Without symbols nothing shows where its code begins
+// and ends.
+const measured = "FIPS integrity test"
 
 // Foreign says why no function of an image can be displaced, and no call of one intercepted; "": there is no such reason.
 func Foreign(f *elfio.File) Refusal {
@@ -43,14 +50,7 @@ func Foreign(f *elfio.File) Refusal {
 			return GoImage
 		}
 	}
-	for _, p := range f.Progs {
-		if p.Type != elf.PT_LOAD || p.Filesz > uint64(len(f.Raw())) {
-			continue
-		}
-		b, err := f.Bytes(p.Vaddr, int(p.Filesz))
-		if err != nil {
-			continue
-		}
+	for b := range loaded(f) {
 		for _, r := range runtimes {
 			if bytes.Contains(b, []byte(r.text)) {
 				return r.refusal
@@ -58,6 +58,30 @@ func Foreign(f *elfio.File) Refusal {
 		}
 	}
 	return ""
+}
+
+// foreignC is Foreign for the C functions of a Go program.
+func foreignC(f *elfio.File) Refusal {
+	for b := range loaded(f) {
+		if bytes.Contains(b, []byte(measured)) {
+			return Measured
+		}
+	}
+	return ""
+}
+
+// loaded are the parts of an image that are loaded from its file.
+func loaded(f *elfio.File) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, p := range f.Progs {
+			if p.Type != elf.PT_LOAD || p.Filesz > uint64(len(f.Raw())) {
+				continue
+			}
+			if b, err := f.Bytes(p.Vaddr, int(p.Filesz)); err == nil && !yield(b) {
+				return
+			}
+		}
+	}
 }
 
 // isLoader reports whether an image is a dynamic loader: it needs no other image, and has the function that code for
