@@ -145,7 +145,7 @@ does the recording. info says of how much of the time before nothing is missing.
 	return cmd
 }
 
-// runControl sends a command, and shows where in it an error is.
+// runControl sends a command, and says where in it an error is.
 func runControl(a *app, cmd *cobra.Command, process, command string) error {
 	pid, err := strconv.Atoi(process)
 	if err != nil || pid <= 0 {
@@ -154,7 +154,7 @@ func runControl(a *app, cmd *cobra.Command, process, command string) error {
 	answer, err := session.Control(pid, command)
 	var wrong *session.ControlError
 	if errors.As(err, &wrong) {
-		return fmt.Errorf("%s\n        %s^ %s", command, strings.Repeat(" ", max(wrong.Column-1, 0)), wrong.Why)
+		return fmt.Errorf("%s: column %d: %s", command, wrong.Column, wrong.Why)
 	}
 	if err != nil {
 		return fmt.Errorf("process %d: %w", pid, err)
