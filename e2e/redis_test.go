@@ -214,7 +214,12 @@ func TestRedis(t *testing.T) {
 func waitForSave(t testing.TB, s *server) {
 	t.Helper()
 	for deadline := time.Now().Add(hangs); ; time.Sleep(50 * time.Millisecond) {
-		info := run(t, command{argv: []string{s.cli, "-p", s.port, "info", "persistence"}}).mustSucceed(t).stdout
+		r := run(t, command{argv: []string{s.cli, "-p", s.port, "info", "persistence"}})
+		if r.status != "exit 0" {
+			s.kill()
+			t.Fatalf("%s%s\nthe server, %v:\n%s", r.stdout, r.stderr, s.err, clip(s.out.String()))
+		}
+		info := r.stdout
 		if strings.Contains(info, "rdb_bgsave_in_progress:0") {
 			if !strings.Contains(info, "rdb_last_bgsave_status:ok") {
 				t.Errorf("BGSAVE failed:\n%s", info)

@@ -175,7 +175,7 @@ func TestPrivateTrace(t *testing.T) {
 }
 
 // TestStrangersPool: a pool of another user, or one that can become shorter while it is mapped, is not joined. Nothing
-// is written there, and the program writes its trace itself.
+// is written there, and the program runs untraced.
 func TestStrangersPool(t *testing.T) {
 	forEach(t, func(t *testing.T, m *machine) {
 		for _, c := range []struct {
@@ -210,8 +210,8 @@ func TestStrangersPool(t *testing.T) {
 				if !bytes.Equal(p.mem, before) {
 					t.Error("the program has written to the pool")
 				}
-				if ev := f.read(t, filepath.Join(cmd.Dir, "fentry.data", "events")); ev.calls["nest"] != 4 {
-					t.Errorf("calls %v", ev.calls)
+				if left, err := os.ReadDir(cmd.Dir); err != nil || len(left) > 0 {
+					t.Errorf("it has made %v, %v", left, err)
 				}
 			})
 		}
