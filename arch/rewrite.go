@@ -197,7 +197,7 @@ func Replace(mem Memory, gap uint64, edits []Edit, each func(n int, do func(int)
 			}
 		}
 	}
-	runs := runs(edits, gap, piece)
+	runs := slices.Collect(runs(edits, gap, piece))
 	begun := make([]int, len(runs)) // how many edits of each run may have been written
 	errs := make([]error, len(runs))
 	var failed atomic.Bool
@@ -220,25 +220,34 @@ func Replace(mem Memory, gap uint64, edits []Edit, each func(n int, do func(int)
 	for i := len(runs) - 1; i >= 0; i-- {
 		left = append(left, restore(mem, runs[i][:begun[i]])...)
 	}
+	return reverted(errs[first], left)
+}
+
+// reverted is the error of a rewriting that has been reverted, but for what is left.
+func reverted(err error, left []error) error {
 	if len(left) > 0 {
-		return errors.Join(append(errs[first:first+1:first+1], left...)...)
+		return errors.Join(append([]error{err}, left...)...)
 	}
-	return errs[first]
+	return err
 }
 
 // piece bounds what Replace reads and writes at a time: there are to be several pieces, and they are to fit into a cache.
 const piece = 256 << 10
 
-// runs are edits that are read and written together.
-func runs(edits []Edit, gap, window uint64) (all [][]Edit) {
-	for len(edits) > 0 {
-		n := 1
-		for n < len(edits) && gap > 0 && joins(edits[:n], &edits[n], gap, window) {
-			n++
+// runs yields edits that are read and written together.
+func runs(edits []Edit, gap, window uint64) iter.Seq[[]Edit] {
+	return func(yield func([]Edit) bool) {
+		for left := edits; len(left) > 0; {
+			n := 1
+			for n < len(left) && gap > 0 && joins(left[:n], &left[n], gap, window) {
+				n++
+			}
+			if !yield(left[:n]) {
+				return
+			}
+			left = left[n:]
 		}
-		all, edits = append(all, edits[:n]), edits[n:]
 	}
-	return all
 }
 
 func write(w writer, gap uint64, edits []Edit) error {
@@ -246,13 +255,10 @@ func write(w writer, gap uint64, edits []Edit) error {
 		return err
 	}
 	done := 0
-	for _, run := range runs(edits, gap, window) {
+	for run := range runs(edits, gap, window) {
 		begun, err := w.write(run)
 		if err != nil {
-			if left := restore(w.to, edits[:done+begun]); len(left) > 0 {
-				return errors.Join(append([]error{err}, left...)...)
-			}
-			return err
+			return reverted(err, restore(w.to, edits[:done+begun]))
 		}
 		done += len(run)
 	}

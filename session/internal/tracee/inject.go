@@ -100,7 +100,7 @@ func (t *Process) Inject(m *patch.Memory, again bool) error {
 // page of the file for the process.
 func (t *Process) replace(edits []arch.Edit, bias uint64) error {
 	if !t.poke {
-		err := arch.Replace(arch.Moved{Memory: direct{t}, Bias: bias}, PageSize, edits, parallel.Do)
+		err := arch.Replace(arch.Moved{Memory: direct{stopped{t}}, Bias: bias}, PageSize, edits, parallel.Do)
 		if bug := (*arch.Bug)(nil); !errors.As(err, &bug) || bug.Class != arch.WriteFault {
 			return err
 		}

@@ -31,10 +31,8 @@ func (t *Process) ReadAt(b []byte, addr uint64) error {
 	return nil
 }
 
-const (
-	pageSize     = 4 << 10
-	transferStep = 128 << 10 // how many bytes are read or written by one call
-)
+// transferStep is how many bytes are read or written by one call.
+const transferStep = 128 << 10
 
 // The kernel copies much memory of another process a page at a time, and some machines take four times as long to copy to an address
 // that is not a multiple of 64. What is written comes from the beginning of a page of the kernel's, so it is to begin where a page
@@ -42,7 +40,7 @@ const (
 
 // writeStep is how many of n bytes are written to an address by one call.
 func writeStep(n int, addr uint64) int {
-	if head := int(-addr % pageSize); head != 0 && n >= pageSize {
+	if head := int(-addr % PageSize); head != 0 && n >= int(PageSize) {
 		return head
 	}
 	return n
@@ -51,10 +49,10 @@ func writeStep(n int, addr uint64) int {
 // likeAddress is room for n bytes that lies in its page as address addr does. It is in all, which is the room given if that has
 // enough.
 func likeAddress(room []byte, n int, addr uint64) (all, b []byte) {
-	if len(room) < n+pageSize {
-		room = make([]byte, n+pageSize)
+	if most := n + int(PageSize); len(room) < most {
+		room = make([]byte, most)
 	}
-	skip := (addr - uint64(uintptr(unsafe.Pointer(&room[0])))) % pageSize
+	skip := (addr - uint64(uintptr(unsafe.Pointer(&room[0])))) % PageSize
 	return room, room[skip:][:n]
 }
 
@@ -103,11 +101,8 @@ type stopped struct{ *Process }
 // ReadAt copies from address addr to b.
 func (s stopped) ReadAt(b []byte, addr uint64) error { return s.readQuickly(b, addr) }
 
-// direct is the memory of a process that is stopped, for several threads at a time.
-type direct struct{ *Process }
-
-// ReadAt copies from address addr to b.
-func (d direct) ReadAt(b []byte, addr uint64) error { return d.readQuickly(b, addr) }
+// direct is stopped for several threads at a time.
+type direct struct{ stopped }
 
 // WriteAt copies b to address addr, if the process's memory can be written as a file.
 func (d direct) WriteAt(b []byte, addr uint64) error { return d.writeFile(b, addr) }
