@@ -205,15 +205,7 @@ func TestAttachFiltered(t *testing.T) {
 	for _, what := range []string{"filtered", "filtered, failing"} {
 		t.Run(what, func(t *testing.T) {
 			r := start(t, program, what)
-			before, files, _ := state(t, r.cmd.Process.Pid)
-			dir := filepath.Join(t.TempDir(), "fentry.data")
-			for range 3 {
-				attachUntil(t, r.cmd.Process.Pid, fentry.Options{Dir: dir}, 20*time.Millisecond, "sum")
-			}
-			if maps, fds, _ := state(t, r.cmd.Process.Pid); maps != before || fds != files {
-				t.Errorf("it has changed: %d descriptors, %d before\n%s\n%s", fds, files, before, maps)
-			}
-			r.end(t, 7, "right\n")
+			attachThrice(t, r)
 		})
 	}
 	for what, want := range map[string]struct {
@@ -241,6 +233,12 @@ func TestAttachRootless(t *testing.T) {
 	if _, err := os.Stat(fmt.Sprintf("/proc/%d/root/proc", r.cmd.Process.Pid)); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("it has /proc: %v", err)
 	}
+	attachThrice(t, r)
+}
+
+// attachThrice records a program three times, which then has what it had before, and ends as if nobody had.
+func attachThrice(t *testing.T, r *running) {
+	t.Helper()
 	before, files, _ := state(t, r.cmd.Process.Pid)
 	dir := filepath.Join(t.TempDir(), "fentry.data")
 	for range 3 {

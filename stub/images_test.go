@@ -119,13 +119,7 @@ func TestNoSession(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		left, err := os.ReadDir(cmd.Dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(left) > 0 {
-			t.Errorf("it has made %v", left)
-		}
+		madeNothing(t, cmd)
 	})
 }
 

@@ -37,6 +37,14 @@ func (f *fixture) run(t testing.TB, args ...string) (string, *events) {
 	return out.String(), f.read(t, filepath.Join(cmd.Dir, "fentry.data", "events"))
 }
 
+// madeNothing checks that a command has left nothing in its directory.
+func madeNothing(t testing.TB, cmd *exec.Cmd) {
+	t.Helper()
+	if left, err := os.ReadDir(cmd.Dir); err != nil || len(left) > 0 {
+		t.Errorf("it has made %v, %v", left, err)
+	}
+}
+
 func (f *fixture) read(t testing.TB, path string) *events {
 	t.Helper()
 	b, err := readUsed(path)
