@@ -45,7 +45,7 @@ func TestWatchAttached(t *testing.T) {
 		args       []string
 		close      bool
 	}{
-		{"live", "outer() {", []string{"live"}, false},
+		{"live", "outer() {", []string{"live", "--all-threads"}, false},
 		{"live, closed", "outer() {", []string{"live"}, true},
 		{"live of a function", "inner();", []string{"live", "-F", "inner"}, false},
 		{"top", "  inner", []string{"top", "-i", "50ms"}, false},

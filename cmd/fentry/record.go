@@ -183,6 +183,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
 	f.BoolVar(&c.noInherit, "no-inherit", false, "leave programs alone that the program executes")
 	f.StringArrayVarP(&c.attach, "pid", "p", nil, "record `PROCESS`, which runs already: its id, several with commas, or "+
 		"the name of a program (repeatable)")
+	addAllThreads(f)
 	f.DurationVar(&c.forTime, "for", 0, "end the recording after `TIME`, such as 5s; the program goes on")
 	f.StringVar(&c.control, "control", "", "take commands from FIFOs, `fifo:COMMANDS[,ANSWERS]`, or fd: and their "+
 		"descriptors, as perf has it: enable, disable, snapshot, stop, ping, and those of fentry control, a line each; "+
@@ -327,7 +328,7 @@ func (c *recordCmd) emulatorWords(cmd *cobra.Command) ([]string, error) {
 // given returns the options as the user gave them, by name: those that say what is recorded, not where it goes or what
 // fentry says of it.
 func given(cmd *cobra.Command) (opts []string) {
-	aside := []string{"color", "control", "no-pager", "output", "pid", "quiet", "verbose"}
+	aside := []string{"all-threads", "color", "control", "no-pager", "output", "pid", "quiet", "verbose"}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if slices.Contains(aside, f.Name) {
 			return

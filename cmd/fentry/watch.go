@@ -43,6 +43,7 @@ func (c *watchFlags) add(cmd *cobra.Command, short string) {
 	f.SetInterspersed(false)
 	f.StringArrayVarP(&c.attach, "pid", "p", nil, "watch `PROCESS`, which runs already: its id, several with commas, or the "+
 		"name of a program (repeatable)")
+	addAllThreads(f)
 	f.StringArrayVarP(&c.library, "library", "L", nil, "shared libraries, too, whose names match `PAT`: libz, 'libssl*', "+
 		"'*' (repeatable)")
 	f.StringVarP(&c.buffer, "buffer", short, "16M", "keep what is not shown yet in `SIZE` of memory, with K, M or G")
