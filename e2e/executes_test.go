@@ -319,11 +319,7 @@ func TestExecutesPrivileged(t *testing.T) {
 	}
 	const nobody = 65534
 	dir, prog := executes(t, "gcc")
-	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	openToAll(t, dir)
 	other := filepath.Join(dir, "other")
 	b, err := os.ReadFile(prog)
 	if err != nil {
@@ -344,5 +340,31 @@ func TestExecutesPrivileged(t *testing.T) {
 	r := run(t, command{argv: []string{fentry, "record", "-v", "-o", filepath.Join(dir, "data"), prog, "user", other}})
 	if r.stdout != fmt.Sprintln(nobody) || !strings.Contains(r.stderr, "other: not traced: it has the privileges of its file") {
 		t.Errorf("%q: %s", r.stdout, r.stderr)
+	}
+}
+
+// TestExecutesOther: who executes a program as another user does not let that see what is recorded.
+func TestExecutesOther(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: executes a program as another user")
+	}
+	id := needProgram(t, "id")
+	data := filepath.Join(t.TempDir(), "data")
+	r := run(t, command{argv: []string{fentry, "record", "-v", "-o", data, "setpriv", "--reuid", "65534", "--clear-groups", id, "-u"}})
+	if want := id + ": not traced: it is another user's"; r.stdout != "65534\n" || r.status != "exit 0" || !strings.Contains(r.stderr, want) {
+		t.Errorf("%s %q: stderr %s, want %q in it", r.status, r.stdout, r.stderr, want)
+	}
+	if out := run(t, command{argv: []string{fentry, "info", data}}).stdout; strings.Contains(out, id+"\n") {
+		t.Errorf("it has been traced:\n%s", out)
+	}
+}
+
+// openToAll lets other users come to a directory of the test's.
+func openToAll(t *testing.T, dir string) {
+	t.Helper()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

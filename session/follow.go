@@ -133,6 +133,7 @@ var (
 	errPrivileges = errors.New("it has the privileges of its file, and would lose them")
 	errNotFound   = errors.New("which process it is here is not known, and so not what it executes")
 	errUnknown    = errors.New("whether it has privileges of its file is not known")
+	errOtherUser  = errors.New("it is another user's, who is not to see what is recorded of this one's")
 )
 
 // privileged returns why a program must not be traced: it would not get the privileges of its file, or of its
@@ -200,12 +201,15 @@ func (f *follower) follow(pid int, call *tracee.ExecCall, held chan<- error) {
 
 // begins puts the tracer into a program that has just been executed.
 func (f *follower) begins(t *tracee.Process, pid int, path string) error {
+	inner, below := procfs.InnerPID(pid)
+	if user, ok := procfs.EffectiveUser(pid); ok && !below && user != os.Geteuid() {
+		return errOtherUser // the runtime would be refused the buffer
+	}
 	m := f.plan(pid, path)
 	if m == nil {
 		return nil
 	}
 	pool := -1
-	inner, below := procfs.InnerPID(pid)
 	if below {
 		f.join(inner, pid)
 	}

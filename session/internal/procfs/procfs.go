@@ -96,6 +96,20 @@ func User(pid int) (uid int, ok bool) {
 	return int(st.Uid), err == nil
 }
 
+// EffectiveUser is the user in whose name a process opens files; ok is false if that is not known.
+func EffectiveUser(pid int) (uid int, ok bool) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, false
+	}
+	f := ids(b, "\nUid:")
+	if len(f) < 2 {
+		return 0, false
+	}
+	uid, err = strconv.Atoi(string(f[1]))
+	return uid, err == nil
+}
+
 // SameUser tells whether a process is this one's user's and group's in every respect, or this is root: the kernel then
 // hides nothing of a process that has ended.
 func SameUser(pid int) bool {
@@ -111,13 +125,20 @@ func SameUser(pid int) bool {
 
 // all tells whether the real, effective, saved and file system's id in a line of a status file are id.
 func all(status []byte, key string, id int) bool {
-	_, rest, ok := bytes.Cut(status, []byte(key))
-	line, _, _ := bytes.Cut(rest, []byte("\n"))
-	ids := bytes.Fields(line)
-	for _, f := range ids {
-		ok = ok && string(f) == strconv.Itoa(id)
+	fields := ids(status, key)
+	for _, f := range fields {
+		if string(f) != strconv.Itoa(id) {
+			return false
+		}
 	}
-	return ok && len(ids) == 4
+	return len(fields) == 4
+}
+
+// ids are those in a line of a status file.
+func ids(status []byte, key string) [][]byte {
+	_, rest, _ := bytes.Cut(status, []byte(key))
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	return bytes.Fields(line)
 }
 
 // IgnoredBy is the set of signals a process ignores, from /proc/PID/status.
