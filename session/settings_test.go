@@ -74,15 +74,25 @@ func TestSettingsOfEnding(t *testing.T) {
 		t.Fatal(err)
 	}
 	self := procfs.Process{Pid: os.Getpid(), Inner: os.Getpid(), Start: own.Start}
-	exe, err := os.Executable()
+	file := filepath.Join(t.TempDir(), "shared")
+	if err := os.WriteFile(file, make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var st unix.Stat_t
-	if err := unix.Stat(exe, &st); err != nil {
+	defer f.Close()
+	mem, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
 		t.Fatal(err)
 	}
-	s := &session{shared: procfs.SharedFile{Inode: st.Ino, Path: exe}} // which this process maps
+	defer unix.Munmap(mem)
+	var st unix.Stat_t
+	if err := unix.Stat(file, &st); err != nil {
+		t.Fatal(err)
+	}
+	s := &session{shared: procfs.SharedFile{Inode: st.Ino, Path: file}} // which this process maps
 	ended := self
 	ended.Start++
 	refused := errors.New("it refuses")

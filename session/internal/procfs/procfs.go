@@ -5,6 +5,7 @@ package procfs
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -205,14 +206,28 @@ func (f SharedFile) MappedBy(pid int) (mapped, known bool) {
 	if !IsProcess(pid) {
 		return false, true
 	}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-	if err == nil && len(b) == 0 {
-		b, err = os.ReadFile(Dir(pid) + "/maps")
+	mapped, some, err := f.mappedIn(fmt.Sprintf("/proc/%d/maps", pid))
+	if err == nil && !some {
+		mapped, _, err = f.mappedIn(Dir(pid) + "/maps")
 	}
 	if err != nil {
 		return false, os.IsNotExist(err) || isESRCH(err)
 	}
-	return f.in(b), true
+	return mapped, true
+}
+
+// mappedIn looks for the file in a maps file, and whether that has anything.
+func (f SharedFile) mappedIn(path string) (mapped, some bool, err error) {
+	maps, err := os.Open(path)
+	if err != nil {
+		return false, false, err
+	}
+	defer maps.Close()
+	if mapped, err = f.query(maps); err == nil {
+		return mapped, true, nil
+	}
+	b, err := io.ReadAll(maps)
+	return f.in(b), len(b) > 0, err
 }
 
 // in looks for the file in the contents of a maps file.

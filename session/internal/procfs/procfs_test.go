@@ -3,12 +3,16 @@
 package procfs
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestParseStat(t *testing.T) {
@@ -42,6 +46,50 @@ func TestMappedBy(t *testing.T) {
 			t.Errorf("%q: %t", maps, got)
 		}
 	}
+}
+
+// What a process maps is found, by whatever this kernel can be asked.
+func TestMappedByThis(t *testing.T) {
+	fd, err := unix.MemfdCreate("pool", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := errors.Join(unix.Ftruncate(fd, 1<<16), unix.Fstat(fd, &st)); err != nil {
+		t.Fatal(err)
+	}
+	f := SharedFile{st.Ino, "/memfd:pool (deleted)"}
+	check := func(when string, f SharedFile, want bool) {
+		t.Helper()
+		maps, err := os.Open("/proc/self/maps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer maps.Close()
+		if got, err := f.query(maps); err == nil && got != want {
+			t.Errorf("%s: the kernel says %t", when, got)
+		}
+		text, err := io.ReadAll(maps)
+		if got := f.in(text); err != nil || got != want {
+			t.Errorf("%s: the text says %t, %v", when, got, err)
+		}
+		if got, known := f.MappedBy(os.Getpid()); got != want || !known {
+			t.Errorf("%s: %t, %t", when, got, known)
+		}
+	}
+	check("before", f, false)
+	mem, err := unix.Mmap(fd, 0, 1<<16, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("mapped", f, true)
+	check("another file", SharedFile{f.Inode + 1, f.Path}, false)
+	check("another name", SharedFile{f.Inode, "/memfd:poo (deleted)"}, false)
+	if err := unix.Munmap(mem); err != nil {
+		t.Fatal(err)
+	}
+	check("behind", f, false)
 }
 
 // A process that has ended but was not waited for is not alive, and its threads
