@@ -124,7 +124,11 @@ func (e *executed) memory(path string, exe *os.File) *patch.Memory {
 		}
 		p, plan, memory, err := e.make(path, exe, 0)
 		if plan != nil && memory != nil {
-			_ = mapped.Guard(func() error { e.plans.put(p, &st, plan, memory); return nil })
+			key := ""
+			_ = mapped.Guard(func() error { key = e.plans.put(p, &st, plan, memory); return nil })
+			if key != "" {
+				memory.Code = e.plans.code(key, path, exe, &st, memory)
+			}
 		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -149,6 +153,7 @@ func (e *executed) takeKept(x *executedFile, exe *os.File, st *unix.Stat_t) bool
 	if err != nil {
 		return false
 	}
+	kept.memory.Code = e.plans.code(kept.key, x.about.Path, exe, st, kept.memory)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x.kept, x.memory, x.exe = kept, kept.memory, os.NewFile(uintptr(fd), x.about.Path)
@@ -288,5 +293,8 @@ func (e *executed) close() {
 			x.program.Close()
 		}
 		x.exe.Close()
+		if x.memory != nil {
+			x.memory.Code.Close()
+		}
 	}
 }

@@ -51,8 +51,9 @@ type plans struct {
 	own     string // what identifies this fentry
 	cache   *cache.Cache
 
-	mu   sync.Mutex
-	kept bool // something new is in the cache
+	mu       sync.Mutex
+	kept     bool // something new is in the cache
+	keptCode bool // so is changed code
 }
 
 // aboutPlan is what the cache keeps beside a plan.
@@ -140,20 +141,20 @@ func readKept(f *os.File, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// put keeps a plan of a program, with its symbol file. It is called below a Guard.
-func (k *plans) put(p *Program, st *unix.Stat_t, plan *patch.Plan, memory *patch.Memory) {
+// put keeps a plan of a program, with its symbol file, and returns its key; "": it is not kept. It is called below a Guard.
+func (k *plans) put(p *Program, st *unix.Stat_t, plan *patch.Plan, memory *patch.Memory) (key string) {
 	if k == nil || st.Size < plansFrom || time.Since(time.Unix(st.Ctim.Unix())) < plansAge || !memory.Keeps() {
-		return
+		return ""
 	}
 	o := plan.Options
 	if o.Path, o.Session = "", ""; o != k.plan {
-		return // it was made in another way, as one without functions
+		return "" // it was made in another way, as one without functions
 	}
 	about := aboutPlan{Image: plan.ImageID, Traced: plan.Traced(), Names: aboutTable(p.table)}
 	if p.mapped.Changed() != nil || !about.Names.holds(&k.symbols) {
-		return
+		return ""
 	}
-	key := k.key(p.Path, st)
+	key = k.key(p.Path, st)
 	k.cache.Drop(plansKind, key) // if there is one, it is out of date
 	k.cache.Drop(namesKind, key)
 	f, err := k.cache.Put(plansKind, key, "plan", &about, func(f *os.File) error {
@@ -161,13 +162,14 @@ func (k *plans) put(p *Program, st *unix.Stat_t, plan *patch.Plan, memory *patch
 		return err
 	})
 	if err != nil {
-		return // it is planned again the next time
+		return "" // it is planned again the next time
 	}
 	f.Close()
 	keepNames(k.cache, key, about.Names, planTable(p, plan))
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.kept = true
+	return key
 }
 
 // copyNames writes the symbol file of a plan. done is false if there is none: then the next run is to make both.
@@ -188,6 +190,9 @@ func (k *plans) close() {
 	if k.kept {
 		_ = k.cache.Trim(plansKind, plansLimit)
 		_ = k.cache.Trim(namesKind, namesLimit)
+	}
+	if k.keptCode {
+		_ = k.cache.Trim(codeKind, codeLimit)
 	}
 	k.cache.Close()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/fentry-dev/fentry/arch"
@@ -36,6 +37,9 @@ type Memory struct {
 	Switches  uint64 // the functions' switches in the memory at RWAddr, a byte each; 0: not known
 	Loader    uint64 // where the dynamic loader is to come when it has opened a file; 0: nowhere
 	Edits     []arch.Edit
+
+	// Code is a file as [Memory.WriteCode] makes it, set by who applies the plan; nil: there is none.
+	Code *os.File
 
 	places places
 

@@ -49,7 +49,11 @@ func (t *Process) Inject(m *patch.Memory, again bool) error {
 	if err := t.mapMemory(m, bias); err != nil {
 		return err
 	}
-	if err := t.replace(m.Edits, bias); err != nil {
+	edits, err := t.mapCode(m, bias, regs)
+	if err != nil {
+		return err
+	}
+	if err := t.replace(edits, bias); err != nil {
 		return err
 	}
 	t.changed = true
@@ -96,11 +100,18 @@ func (t *Process) Inject(m *patch.Memory, again bool) error {
 	return set(atEntry, bias+m.Entry)
 }
 
+// fewCode is of how many bytes code is changed before threads have been woken to help.
+const fewCode = 1 << 20
+
 // replace changes all of a program's code, or nothing. It is most of that, and read once, on all processors: the kernel copies each
 // page of the file for the process.
 func (t *Process) replace(edits []arch.Edit, bias uint64) error {
 	if !t.poke {
-		err := arch.Replace(arch.Moved{Memory: direct{stopped{t}}, Bias: bias}, PageSize, edits, parallel.Do)
+		each := parallel.Do
+		if n := len(edits); n == 0 || edits[n-1].Addr-edits[0].Addr < fewCode {
+			each = nil
+		}
+		err := arch.Replace(arch.Moved{Memory: direct{stopped{t}}, Bias: bias}, PageSize, edits, each)
 		if bug := (*arch.Bug)(nil); !errors.As(err, &bug) || bug.Class != arch.WriteFault {
 			return err
 		}

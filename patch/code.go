@@ -1,0 +1,106 @@
+package patch
+
+import (
+	"bytes"
+	"cmp"
+	"debug/elf"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/elfio"
+)
+
+// Code that is changed once.
+//
+// The kernel copies each page of a program's code that is changed in a process, for this process alone: a compiler has five
+// thousand, copies them again in each of a thousand runs, and gives them back at its end. A file in which that is done once is
+// mapped in place of the program's, and costs a process nothing.
+
+// codeWindow is how much of a file is changed at a time.
+const codeWindow = 64 << 10
+
+// CodePages returns how many pages of the image's code its edits change, of the size that a file is mapped in.
+func (m *Memory) CodePages(pageSize uint64) (n int) {
+	last := ^uint64(0)
+	for i := range m.Edits {
+		if page := m.Edits[i].Addr / pageSize; page != last {
+			n, last = n+1, page
+		}
+	}
+	return n
+}
+
+// WriteCode writes the image, of which f is the file, with the edits of its code made. What else is to be changed is as in the
+// file. The error names an edit for which the file has not the bytes that it is for.
+func (m *Memory) WriteCode(w interface {
+	io.Writer
+	io.WriterAt
+}, f *elfio.File, data []byte) error {
+	if _, err := w.Write(data); err != nil {
+		return err
+	}
+	var buf []byte
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_LOAD || p.Flags&(elf.PF_X|elf.PF_W) != elf.PF_X || p.Filesz > uint64(len(data)) ||
+			p.Off > uint64(len(data))-p.Filesz {
+			continue
+		}
+		edits := editsIn(m.Edits, p.Vaddr, p.Vaddr+p.Memsz)
+		for len(edits) > 0 {
+			begin := edits[0].Addr
+			n := 1
+			for n < len(edits) && edits[n].Addr+uint64(len(edits[n].New))-begin <= codeWindow {
+				n++
+			}
+			last := &edits[n-1]
+			size := last.Addr + uint64(len(last.New)) - begin
+			if begin-p.Vaddr > p.Filesz || size > p.Filesz-(begin-p.Vaddr) {
+				return fmt.Errorf("%#x: not in the file", begin)
+			}
+			off := p.Off + (begin - p.Vaddr)
+			buf = append(buf[:0], data[off:off+size]...)
+			for i := range edits[:n] {
+				e := &edits[i]
+				at := buf[e.Addr-begin:][:len(e.New)]
+				if !bytes.Equal(at, e.Old) {
+					return e.Bug(arch.Mismatch, bytes.Clone(at), nil)
+				}
+				copy(at, e.New)
+			}
+			if _, err := w.WriteAt(buf, int64(off)); err != nil {
+				return err
+			}
+			edits = edits[n:]
+		}
+	}
+	return nil
+}
+
+// CodeEdits cuts the edits into those that lie below, in and above the addresses from lo to hi, of code that [Memory.WriteCode] has
+// changed. ok is false if one lies in two of these.
+func (m *Memory) CodeEdits(lo, hi uint64) (below, in, above []arch.Edit, ok bool) {
+	in = editsIn(m.Edits, lo, hi)
+	if len(in) == 0 {
+		return m.Edits, nil, nil, true
+	}
+	first := searchEdit(m.Edits, lo)
+	below, above = m.Edits[:first:first], m.Edits[first+len(in):]
+	ends := func(edits []arch.Edit, at uint64) bool {
+		return len(edits) == 0 || edits[len(edits)-1].Addr+uint64(len(edits[len(edits)-1].New)) <= at
+	}
+	return below, in, above, ends(below, lo) && ends(in, hi)
+}
+
+// editsIn are those of edits, which are sorted, that begin in a range of addresses.
+func editsIn(edits []arch.Edit, lo, hi uint64) []arch.Edit {
+	from := searchEdit(edits, lo)
+	return edits[from:max(from, searchEdit(edits, hi))]
+}
+
+// searchEdit is the index of the first edit at an address or behind it.
+func searchEdit(edits []arch.Edit, addr uint64) int {
+	i, _ := slices.BinarySearchFunc(edits, addr, func(e arch.Edit, addr uint64) int { return cmp.Compare(e.Addr, addr) })
+	return i
+}
