@@ -13,6 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
@@ -44,6 +47,16 @@ type mapping struct {
 	perms  string
 	key    string // of the file: device and inode, and where in it the mapping begins
 	path   string
+}
+
+// isOf tells whether a mapping is of a file.
+func (m *mapping) isOf(st os.FileInfo) bool {
+	s, ok := st.Sys().(*syscall.Stat_t)
+	if !ok {
+		return false
+	}
+	_, file, _ := strings.Cut(m.key, " ")
+	return file == fmt.Sprintf("%02x:%02x %d", unix.Major(s.Dev), unix.Minor(s.Dev), s.Ino)
 }
 
 // mostMaps bounds how much is read of /proc/PID/maps.

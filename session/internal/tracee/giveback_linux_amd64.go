@@ -190,13 +190,3 @@ func (ts *threads) fileOf(m *mapping) *os.File {
 	}
 	return nil
 }
-
-// isOf tells whether a mapping is of a file.
-func (m *mapping) isOf(st os.FileInfo) bool {
-	s, ok := st.Sys().(*syscall.Stat_t)
-	if !ok {
-		return false
-	}
-	_, file, _ := strings.Cut(m.key, " ")
-	return file == fmt.Sprintf("%02x:%02x %d", unix.Major(s.Dev), unix.Minor(s.Dev), s.Ino)
-}
