@@ -299,7 +299,7 @@ func (s *session) addTo(p procfs.Process, a *Addition, again *tracee.Plan) error
 		if of == nil || of.at == nil {
 			return errors.New("its parent is not known any more")
 		}
-		if of.at.In(p.Pid) {
+		if of.at.In(p.Pid) > 0 {
 			at = of.at // which is taken out with all of it
 		}
 	}

@@ -321,19 +321,29 @@ func (s *session) detachFrom(pid int) error {
 	return err
 }
 
-// of returns the process that was attached to from which another one descends; nil: that is not known.
-func (a *attached) of(pid int) *attachedProcess {
-	for _, p := range a.all {
-		if p.pid == pid || len(a.all) == 1 || procfs.Descends(pid, p.pid) {
-			return p
+// of returns the process that was attached to which another one is, or else the nearest of those that it descends from: of
+// a server and its children each has its own place for what was added. nil: that is not known.
+func (a *attached) of(pid int) (of *attachedProcess) {
+	if len(a.all) == 1 {
+		return a.all[0]
+	}
+	for id := range procfs.Line(pid) {
+		for _, p := range a.all {
+			if p.pid == id {
+				return p
+			}
 		}
 	}
+	most := 0
 	for _, p := range a.all { // those between have ended
-		if p.at != nil && p.at.In(pid) {
-			return p
+		if p.at == nil {
+			continue
+		}
+		if n := p.at.In(pid); n > most {
+			of, most = p, n
 		}
 	}
-	return nil
+	return of
 }
 
 // pids are the processes that the session began with.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"slices"
 	"strconv"
@@ -416,15 +417,27 @@ func Thread(pid, inner int) (tid int, err error) {
 
 // Descends tells whether a process is an ancestor of another one.
 func Descends(pid, ancestor int) bool {
-	for range 1024 {
-		s, err := ReadStat(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || s.Parent == 0 {
-			return false
-		}
-		if s.Parent == ancestor {
+	for p := range Line(pid) {
+		if p == ancestor && p != pid {
 			return true
 		}
-		pid = s.Parent
 	}
 	return false
+}
+
+// Line are the ids of a process, its parent, and so on.
+func Line(pid int) iter.Seq[int] {
+	const most = 1024 // ids are used again meanwhile
+	return func(yield func(int) bool) {
+		for range most {
+			if !yield(pid) {
+				return
+			}
+			s, err := ReadStat(fmt.Sprintf("/proc/%d/stat", pid))
+			if err != nil || s.Parent == 0 {
+				return
+			}
+			pid = s.Parent
+		}
+	}
 }

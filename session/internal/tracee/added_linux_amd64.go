@@ -71,19 +71,22 @@ func otherRuntime(pid int, home *image) bool {
 	return !r.Has(home.m.Running.Image)
 }
 
-// In tells whether what was attached to is in a process, which can have executed another program.
-func (a *Attachment) In(pid int) bool {
+// In tells how many of the images that were attached to are in a process: none if it has executed another program.
+func (a *Attachment) In(pid int) int {
 	dir, err := liveThread(pid)
 	if err != nil {
-		return false
+		return 0
 	}
 	ms, err := readMaps(dir)
 	if err != nil {
-		return false
+		return 0
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.view(pid, ms) != nil
+	if a = a.view(pid, ms); a == nil {
+		return 0
+	}
+	return len(a.images)
 }
 
 // errRefused: an image has not joined, and nothing knows of it any more.

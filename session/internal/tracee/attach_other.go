@@ -74,8 +74,8 @@ func (a *Attachment) Again(int, Plan) error { return errNoAttach }
 // Lacks tells whether a process has a library, and not what was added to it.
 func (r *Runtime) Lacks(uint64, string, []Plan) (bool, *Plan) { return false, nil }
 
-// In tells whether what was attached to is in a process.
-func (a *Attachment) In(int) bool { return false }
+// In tells how many of the images that were attached to are in a process.
+func (a *Attachment) In(int) int { return 0 }
 
 // A Plan is one of an image of a process.
 type Plan struct {
