@@ -1,6 +1,10 @@
 package amd64
 
-import "github.com/fentry-dev/fentry/arch"
+import (
+	"slices"
+
+	"github.com/fentry-dev/fentry/arch"
+)
 
 // DWARF call frame instructions and operators (DWARF 4, 6.4.2 and 2.5), and the
 // numbers of registers (x86-64 psABI, figure 3.36).
@@ -23,6 +27,7 @@ const (
 	opShra    = 0x26
 	opXor     = 0x27
 	opBra     = 0x28
+	opEQ      = 0x29
 	opGE      = 0x2a
 	opSkip    = 0x2f
 	opLit0    = 0x30
@@ -81,10 +86,12 @@ func steps(k arch.ThunkKind) []step {
 // that drops the caller's address must unwind as a routine that drops an argument. Until
 // the body is called that address is still in the slot, a word below the stack pointer.
 //
-// Where the caller's return address is in the shadow, the CFA is one more than the
-// stack pointer, because unwinders tell frames apart by their CFA: the thunk's
-// frame would have the same as its caller's, and libgcc aborts when the frame with
-// the handler seems to be met twice.
+// Where the body returns to, the stack pointer is the caller's. Unwinders tell frames apart by their CFA, which would be
+// the same for the thunk's frame and the caller's: libgcc aborts when the frame with the handler seems to be met twice.
+// So the caller's has to be another one than the stack pointer, but libunwind takes the CFA for the stack pointer,
+// whatever is said of that. Therefore the thunk has two frames there. The first one says that the stack pointer is one
+// more than the CFA, and returns to the next byte of the thunk; of the second one, the CFA is the stack pointer, which
+// is odd, but not to libunwind, as it has not listened.
 func rules(k arch.ThunkKind, size int) []byte {
 	cfa := []byte{opLit1}
 	if behind(k) {
@@ -108,21 +115,33 @@ func rules(k arch.ThunkKind, size int) []byte {
 	}
 	cfa = append(cfa, opLit1+2, opShl, opBreg0+regSP, 0, opPlus) // words to bytes, from the stack pointer
 	slot := []byte{opConst1s, 0xfe, opAnd, opLit8, opMinus}      // (CFA & -2) - 8
+	sp := []byte{opConst1s, 0xfe, opAnd}
+	b := expression(dwDefCFAExpr, cfa)
+	if hid == nil && !behind(k) {
+		return append(append(b, expression(dwExpression, slot, regIP)...), expression(dwValExpr, sp, regSP)...)
+	}
+	var ret []byte // pushes the return address
 	if hid != nil {
-		cfa = append(append(cfa, hid...), opPlus)
 		slot = append(append(slot, hid...), opConst1u, ShadowBit, opShl, opXor)
+		sp = append(append(sp, returned(size)...), opPlus)
+		ret = append(returned(size), opBra)
 	}
-	ret := expression(dwExpression, slot, regIP)
+	caller := append(slot, opDeref)
 	if behind(k) {
-		ret = expression(dwValExpr, returnBehind(k, size, slot, hid), regIP)
+		caller = returnBehind(k, size, caller, hid)
 	}
-	b := append(expression(dwDefCFAExpr, cfa), ret...)
-	return append(b, expression(dwValExpr, []byte{opConst1s, 0xfe, opAnd}, regSP)...)
+	if hid != nil {
+		caller = append(caller, opSkip, 2, 0)
+		ret = append(append(ret, byte(len(caller)), 0), caller...)
+		caller = []byte{opBreg0 + regIP, 1}
+	}
+	ret = append(ret, caller...)
+	return append(append(b, expression(dwValExpr, ret, regIP)...), expression(dwValExpr, sp, regSP)...)
 }
 
 // returnBehind is where a thunk for sites behind the prologue returns to: the body,
-// whose address is in a jump of the thunk, and where hid pushes 1 what is in the slot.
-func returnBehind(k arch.ThunkKind, size int, slot, hid []byte) []byte {
+// whose address is in a jump of the thunk, and where hid pushes 1 what caller pushes.
+func returnBehind(k arch.ThunkKind, size int, caller, hid []byte) []byte {
 	jump := byte(thunkBypass + 1) // its last five bytes are as those of a jmp
 	if k == arch.ThunkMcountCount {
 		jump = thunkCountJump
@@ -134,9 +153,14 @@ func returnBehind(k arch.ThunkKind, size int, slot, hid []byte) []byte {
 	if hid == nil {
 		return body
 	}
-	caller := append(slot, opDeref)
 	body = append(body, opSkip, byte(len(caller)), 0)
-	return append(append(append(hid, opBra, byte(len(body)), 0), body...), caller...)
+	hid = append(slices.Clone(hid), opBra, byte(len(body)), 0)
+	return append(append(hid, body...), caller...)
+}
+
+// returned pushes 1 if the instruction pointer is where the body returns to, else 0.
+func returned(size int) []byte {
+	return []byte{opBreg0 + regIP, 0, opConst1u, byte(size - 1), opAnd, opConst1u, thunkRet, opEQ}
 }
 
 // expression is an instruction, of a register unless it is for the CFA, with an expression.

@@ -187,13 +187,13 @@
 	/* fentry_slow_act_exit(slot, id, image, registers) returns where the caller is. */
 	BEGIN_EXIT fentry_act_exit
 	PLAIN	ACTIONS_RESULT, ACTIONS_RESULT_MASK, PLAIN_EXIT
-	SLOW 41
+	SLOW 40
 	CALLREGS
 	lea	64+32(%rbp), %rdi
 	LOCAL_ID 64+24(%rbp), %rsi, %esi
 	mov	fentry_self(%rip), %rdx
 	call	*fentry_home_act_exit(%rip)
-	ENDSLOW 41
+	ENDSLOW 40
 	mov	%rax, 32(%rsp)
 	LEAVE_EXIT
 	END fentry_act_exit

@@ -59,7 +59,7 @@
 	LEAVE_EXIT \x
 5:	SLOW_RECORD_EXIT 3b, \x
 6:	SLOW_EXIT \x
-51:	SETTLE 8, 41+\x, 3b, 31b
+51:	SETTLE 8, 40+\x, 3b, 31b
 	.endm
 
 	.text

@@ -59,8 +59,8 @@
 #define HIDDEN(f) .globl f; .hidden f; .type f, @function; .p2align 6
 
 /* DWARF: this frame's caller finds its return address in the shadow, and its
-   stack pointer is CFA & -2. The CFA is odd because unwinders tell frames apart by
-   it, and the thunk's frame would have the same as its caller's. */
+   stack pointer is CFA & -2. The CFA is odd where the stack pointer is the caller's,
+   because unwinders tell frames apart by it, and both would have the same. */
 #define CFI_SHADOW_FRAME \
 	.cfi_escape 0x10, 16, 10, 0x09, 0xfe, 0x1a, 0x38, 0x1c, 0x31, 0x08, SHADOW_RET, 0x24, 0x27; \
 	.cfi_escape 0x16, 7, 3, 0x09, 0xfe, 0x1a
@@ -472,12 +472,12 @@
 	.if \x
 	popr	%r11
 	.endif
-	SLOW 41
+	SLOW 40
 	lea	64+32(%rbp), %rdi
 	LOCAL_ID 64+24(%rbp), %rsi, %esi
 	mov	fentry_self(%rip), %rdx
 	call	*fentry_home_exit(%rip)
-	ENDSLOW 41
+	ENDSLOW 40
 	mov	%rax, 32(%rsp)
 	LEAVE_EXIT
 	.if \x
@@ -486,9 +486,9 @@
 	.endm
 
 	.macro SLOW_RECORD_EXIT again, x=0
-	SLOW 41+\x
+	SLOW 40+\x
 	call	*fentry_home_record(%rip)
-	ENDSLOW 41+\x
+	ENDSLOW 40+\x
 	GOT_BLOCK \again, \x
 	.endm
 
@@ -509,7 +509,7 @@ HIDDEN(\name)
 HIDDEN(\name)
 \name:
 	.cfi_startproc
-	.cfi_def_cfa %rsp, 17
+	.cfi_def_cfa %rsp, 16
 	CFI_SHADOW_FRAME
 	SAVE3			/* 24 thunk, 32 S */
 	.endm
