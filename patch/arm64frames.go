@@ -56,7 +56,7 @@ func (arm64Columns) Revise(_ *ehframe.FDE, rows []ehframe.Row) (r ehframe.Revisi
 			return r, false
 		case row.Saved && r.Key == arm64.InRegister:
 			if r.Key = row.Ret; early {
-				r.Lead = row.At
+				r.Lead, r.Mark = row.At, true
 			}
 			fallthrough
 		case row.Saved:

@@ -50,6 +50,7 @@ const (
 	opAnd        = 0x1a
 	opMinus      = 0x1c
 	opMul        = 0x1e
+	opOr         = 0x21
 	opPlusUconst = 0x23
 	opShl        = 0x24
 	opShr        = 0x25
@@ -71,6 +72,9 @@ const (
 // lowestCode is below all code: nothing is mapped there (vm.mmap_min_addr).
 const lowestCode = 0x10000
 
+// even takes the lowest bit off a CFA.
+var even = []byte{opConst1s, 0xfe, opAnd}
+
 // hidden are the rules where the caller's return address is only in shadow memory,
 // and the stack pointer is that of the caller after the return.
 //
@@ -83,7 +87,6 @@ const lowestCode = 0x10000
 // code that the handler returns to (mov x8, #139; svc #0) is not described. The
 // rule looks for that code at the return address, as libgcc does.
 func hidden(s Shadow) []byte {
-	even := []byte{opConst1s, 0xfe, opAnd} // CFA & -2
 	e := append(append([]byte(nil), even...), opLit0+8, opMinus)
 	e = append(e, s.expr()...)
 	c := cfaExpr(s)

@@ -18,7 +18,8 @@ import (
 // function, and where the CFA is the stack pointer, at its beginning and at its end, it is in x30. So there is one CIE
 // for each such distance, a dozen in a program, and one for functions that never save it. What is left is the code
 // between the reservation of a frame and the saving of x30, a few instructions of some functions: there the address is
-// still in x30, and that code has a description of its own.
+// still in x30. There the CFA is odd, by a mark in the function's description (elfio/ehframe/mark.go), and the CIE
+// has a rule for the stack pointer, which is the CFA without it. Code that has no room for a mark has a description of its own.
 //
 // gdb (since 10), libgcc and LLVM's unwinder take the pc from that column. libgcc must not do so for its own functions,
 // because it aborts where its registers have values in place of addresses: those are left as they are.
@@ -33,19 +34,25 @@ const StackPointer = regSP
 const InRegister = 0
 
 // ColumnRule returns the call frame instructions that add a rule for PCColumn to a CIE for which StartsAtEntry: of
-// functions that save x30 at distance off from the CFA, which is negative, or never (InRegister).
+// functions that save x30 at distance off from the CFA, which is negative, or never (InRegister). The runtime's own walks
+// know what it looks like (cfi-read.h).
 func (c Callers) ColumnRule(off int64) []byte {
 	var e []byte // the CFA is on the stack; on top of it comes the return address
 	if off == InRegister {
 		e = append(e, opBreg0+regLR, 0)
 	} else {
 		saved := append(binary.AppendUvarint([]byte{opDup, opConstu}, uint64(-off)), opMinus, opDeref)
-		e = append(e, opDup, opBreg0+regSP, 0, opEq, opBra, byte(len(saved)+3), 0)
+		e = append(e, opDup, opBreg0+regSP, 0, opEq, opOver, opLit0+1, opAnd, opOr, opSwap)
+		e = append(append(e, even...), opSwap, opBra, byte(len(saved)+3), 0)
 		e = append(append(e, saved...), opSkip, 2, 0, opBreg0+regLR, 0)
 	}
 	shadow := slices.Concat([]byte{opDrop, opLit0 + 8, opMinus}, c.Shadow.expr(), []byte{opDeref})
 	e = appendThunkTest(e, shadow)
-	b := []byte{dwValExpr, PCColumn}
+	var b []byte
+	if off != InRegister {
+		b = append([]byte{dwValExpr, regSP, byte(len(even))}, even...)
+	}
+	b = append(b, dwValExpr, PCColumn)
 	return append(binary.AppendUvarint(b, uint64(len(e))), e...)
 }
 

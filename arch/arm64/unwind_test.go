@@ -100,6 +100,8 @@ func evaluate(t *testing.T, e []byte, cfa uint64, regs map[byte]uint64, read fun
 			switch op {
 			case opAnd:
 				push(a & b)
+			case opOr:
+				push(a | b)
 			case opMinus:
 				push(a - b)
 			case opMul:

@@ -13,8 +13,9 @@ import (
 // a rule of its own, and an entry is changed by the four bytes that say which it has. CIEs must stand before their
 // entries, because not all readers can follow a distance that goes forward: so they take the place of some of the first
 // entries, and only those are copied (move.go). Code at the beginning of a function that needs another rule than the
-// rest gets an entry of its own among the copies. The entry of the rest begins later then: what its instructions say up
-// to there holds at once, because what goes on to later addresses has become nops.
+// rest gets an entry of its own among the copies, 24 bytes and 8 of the search table. The entry of the rest begins later
+// then: what its instructions say up to there holds at once, because what goes on to later addresses has become nops. Where
+// the entry has room for it, the rule of its CIE can tell such code from the rest instead, by a mark (mark.go).
 //
 // Only images whose unwinders use a search table may be changed so, as in extend.go.
 
@@ -33,7 +34,13 @@ type Reviser interface {
 type Revision struct {
 	Key  int64  // entries of one CIE with the same key share the variant
 	Lead uint64 // how many bytes at the beginning of the code have that of Reviser.Lead, up to where a row begins
+	Mark bool   // the variant is right for these bytes, too, where their rows are marked
+
+	instructions []byte // what the entry's have become with a mark; nil: they have none
 }
+
+// apart reports whether an entry of its own describes the first bytes of the code.
+func (r *Revision) apart() bool { return r.Lead > 0 && r.instructions == nil }
 
 // Variants makes variants of CIEs, one of each.
 type Variants struct {
@@ -84,7 +91,10 @@ func (v *Variants) revise(d *FDE) (Revision, bool) {
 		return Revision{}, false
 	}
 	r, ok := v.by.Revise(d, v.rows)
-	return r, ok && v.Of(d.CIE, r.Key) != nil && (r.Lead == 0 || d.LSDA == 0 && r.Lead < d.Size)
+	if r.Mark && r.Lead > 0 {
+		r.instructions, _ = d.mark(r.Lead)
+	}
+	return r, ok && v.Of(d.CIE, r.Key) != nil && (!r.apart() || d.LSDA == 0 && r.Lead < d.Size)
 }
 
 // Split returns what stands for an entry, in copies: one entry or two, with variants of its CIE; none if it has none.
@@ -95,7 +105,10 @@ func (v *Variants) Split(d *FDE) []FDE {
 	}
 	rest := *d
 	rest.CIE = v.Of(d.CIE, r.Key)
-	if r.Lead == 0 {
+	if r.instructions != nil {
+		rest.Instructions = r.instructions
+	}
+	if !r.apart() {
 		return []FDE{rest}
 	}
 	rest.PC, rest.Size = d.PC+r.Lead, d.Size-r.Lead
@@ -165,11 +178,12 @@ func (t *Table) Revise(v *Variants, keep func(pc uint64) bool) *Extension {
 			if !ok {
 				continue
 			}
-			if e, ok := t.refer(i, cie, plans[i].Lead); ok {
-				x.stays[i], x.leads[i] = true, plans[i].Lead
+			if e, ok := t.refer(i, cie, &plans[i]); ok {
+				x.stays[i] = true
 				x.Edits = append(x.Edits, e)
-				if plans[i].Lead > 0 {
+				if plans[i].apart() {
 					d := t.At(i)
+					x.leads[i] = plans[i].Lead
 					x.Leads = append(x.Leads, v.lead(&d, plans[i].Lead))
 				}
 			}
@@ -259,8 +273,9 @@ func (t *Table) contiguous(n uint64) (first, behind int, end uint64) {
 	return 0, 0, 0
 }
 
-// refer is the edit that makes an entry one of the CIE at a place before it, without the first bytes of its code.
-func (t *Table) refer(i int, cie, lead uint64) (Edit, bool) {
+// refer is the edit that makes an entry one of the CIE at a place before it, without the first bytes of its code if they
+// have an entry of their own.
+func (t *Table) refer(i int, cie uint64, r *Revision) (Edit, bool) {
 	u := &t.cies[t.entries[i].cie]
 	pos := t.entries[i].pos
 	d, next, ok := u.read(&t.area, pos)
@@ -269,20 +284,23 @@ func (t *Table) refer(i int, cie, lead uint64) (Edit, bool) {
 	}
 	old := t.area.data[pos+4 : next]
 	n := 4
-	if lead > 0 {
+	if r.Lead > 0 {
 		n = len(old)
 	}
 	b := slices.Clone(old[:n])
 	o := t.area.c.Order
 	o.PutUint32(b, uint32(pos+4-cie))
-	if lead > 0 {
+	switch {
+	case r.apart():
 		// distance to the CIE, first address, size, length of what follows
-		o.PutUint32(b[4:], o.Uint32(b[4:])+uint32(lead))
-		o.PutUint32(b[8:], uint32(d.Size-lead))
-		silence(b[n-len(d.Instructions):], u.cie, lead)
-		for n > 4 && b[n-1] == old[n-1] { // the rest stays, and need not be kept for whoever takes this back
-			n--
-		}
+		o.PutUint32(b[4:], o.Uint32(b[4:])+uint32(r.Lead))
+		o.PutUint32(b[8:], uint32(d.Size-r.Lead))
+		silence(b[n-len(d.Instructions):], u.cie, r.Lead)
+	case r.Lead > 0:
+		copy(b[n-len(d.Instructions):], r.instructions)
+	}
+	for n > 4 && b[n-1] == old[n-1] { // the rest stays, and need not be kept for whoever takes this back
+		n--
 	}
 	return Edit{Addr: t.area.addr + pos + 4, Off: t.area.off + pos + 4, Old: old[:n], New: b[:n]}, true
 }

@@ -219,6 +219,23 @@ static struct place as_value(struct bytes e)
 	return other(DWARF_RET < 32 && e.end - e.p > 3 && e.p[0] == BREG_RET && e.p[1] == 0 && e.p[2] == DUP ? SAME : OTHER);
 }
 
+/* by_column is the place by the expression for the column of the pc, which tracing adds on arm64 (arch/arm64, column.go):
+   the return address is in its register all the time, or saved, but where the CFA is odd or the stack pointer. */
+static struct place by_column(struct bytes e)
+{
+	enum { BREG = 0x70, SIZE = 14, DUP = 0x12, CONSTU = 0x10, MINUS = 0x1c };
+	static const u8 begins[SIZE] = { DUP, BREG + 31, 0, 0x29, 0x14, 0x31, 0x1a, 0x21, 0x16, 0x09, 0xfe, 0x1a, 0x16, 0x28 };
+	if (e.end - e.p > 2 && e.p[0] == BREG + 30 && e.p[1] == 0)
+		return other(SAME);
+	if (e.end - e.p < SIZE || memcmp(e.p, begins, SIZE) != 0)
+		return other(OTHER);
+	e.p += SIZE;
+	fixed(&e, 2);
+	u32 dup = (u32)fixed(&e, 1), op = (u32)fixed(&e, 1);
+	i64 n = (i64)uleb(&e);
+	return dup == DUP && op == CONSTU && fixed(&e, 1) == MINUS ? saved(-n) : other(OTHER);
+}
+
 /* run executes call frame instructions (DWARF 4, 6.4.2; DWARF for the Arm 64-bit
    Architecture, 4.4) up to the row for pc. It returns 0 at one it does not know. */
 static int run(struct bytes b, const struct cie *c, u64 at, u64 pc, struct row *r, const struct row *initial)
@@ -310,7 +327,10 @@ static int run(struct bytes b, const struct cie *c, u64 at, u64 pc, struct row *
 			break;
 		case 0x16: /* val_expression */
 			reg = uleb(&b);
-			set(r, reg, as_value(expression(&b)));
+			if (DWARF_PC && reg == DWARF_PC)
+				r->column = by_column(expression(&b));
+			else
+				set(r, reg, as_value(expression(&b)));
 			break;
 		case 0x14: /* val_offset */
 			set(r, uleb(&b), other(OTHER));
@@ -348,5 +368,12 @@ hidden int cfi_row(const struct fde *f, u64 pc, struct row *r)
 		return 0;
 	r->ret_set = 0;
 	none = *r;
-	return run(f->code, &f->cie, f->pc, pc, r, &none);
+	if (!run(f->code, &f->cie, f->pc, pc, r, &none))
+		return 0;
+	if (DWARF_PC && f->cie.column == DWARF_PC) {
+		int in_register = r->offset & 1 || (r->reg == DWARF_SP && r->offset == 0);
+		r->ret = r->column.rule == SAVED && in_register ? other(SAME) : r->column;
+		r->offset &= ~1L;
+	}
+	return 1;
 }

@@ -28,6 +28,7 @@ struct row {
 	i64 offset;
 	struct bytes expression;
 	struct place fp, ret; /* frame pointer, return address */
+	struct place column;  /* return address, by the column that tracing adds on arm64 */
 	int is_signed;
 	int ret_set; /* by the FDE, which rarely says anything of the return address */
 };

@@ -152,6 +152,7 @@ enum {
 	SLOT_BELOW = 8,    /* from a call's slot to its CFA */
 	WALKS = 1,         /* stacks are walked by unwind tables: walk.c */
 	DWARF_FP = 6, DWARF_SP = 7, DWARF_RET = 16, /* x86-64 psABI, figure 3.36 */
+	DWARF_PC = 0, /* no column of its own */
 	FOLLOWS = 1,       /* programs that this one executes can be traced: follow.c */
 	CHANGES = 1,       /* a recorder can change how calls are recorded: change.c */
 };

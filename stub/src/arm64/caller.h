@@ -7,8 +7,8 @@
    Return addresses can be signed, those in registers, too. Which bits the signature takes only the kernel knows, and
    xpaclri, which strips it. Processors that do not sign take the instruction for none.
 
-   Tracing changes what tables say of return addresses (arch/arm64, unwind.go and column.go): the original
-   rule for x30 is beside its own for another column, or in the expression that looks for thunks.
+   Tracing changes what tables say of return addresses (arch/arm64, unwind.go and column.go): the place where a function
+   saves x30 is in the expression that looks for thunks, for x30 or for the column of the pc.
 
    Nothing is known of registers but x29 and x30, and tables of compilers need no others. Where a handler returns to has no
    tables, but two instructions that the kernel's vdso, the C library or an emulator has there. */
@@ -35,8 +35,7 @@ static inline int by_expression(struct bytes e, struct rule *out) { return (void
 
 static inline int has_return(const struct fde *f, const struct row *r)
 {
-	enum { PC_COLUMN = 32 };
-	return (f->cie.column == DWARF_RET || f->cie.column == PC_COLUMN) && (r->ret.rule == SAVED || r->ret.rule == SAME);
+	return (f->cie.column == DWARF_RET || f->cie.column == DWARF_PC) && (r->ret.rule == SAVED || r->ret.rule == SAME);
 }
 
 static inline int set_places(struct rule *rule, const struct row *r)

@@ -213,7 +213,7 @@ enum {
 	AHEAD = 0,
 	SLOT_BELOW = 16,
 	WALKS = 1,
-	DWARF_FP = 29, DWARF_SP = 31, DWARF_RET = 30, /* DWARF for the Arm 64-bit Architecture, 4.1 */
+	DWARF_FP = 29, DWARF_SP = 31, DWARF_RET = 30, DWARF_PC = 32, /* DWARF for the Arm 64-bit Architecture, 4.1 */
 	FOLLOWS = 1,
 	CHANGES = 0, /* how calls are recorded stays as it is */
 	/* The control base of a block is its address and this. Where forks have to be
