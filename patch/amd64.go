@@ -44,6 +44,11 @@ func (amd64Machine) displacedLen(s *record.Site) int {
 	return amd64.DisplacedLen(s.Bytes[:s.Moved])
 }
 
+// inThunk: there is no room.
+func (amd64Machine) inThunk(*record.Site, arch.ThunkKind) (int, bool) { return 0, false }
+
+func (amd64Machine) inThunkCIE(*ehframe.CIE, *ehframe.Variants) *ehframe.CIE { return nil }
+
 func (amd64Machine) calls(code []byte) bool {
 	for len(code) > 0 {
 		in, err := amd64.Decode(code)
@@ -169,7 +174,7 @@ func (amd64Machine) thunk(t *thunk, dst []byte) error {
 	return a.Encode(dst)
 }
 
-func (amd64Machine) frames(base uint64, runs []arch.ThunkRun, _ uint64) *arch.Frames {
+func (amd64Machine) frames(base uint64, _, runs []arch.ThunkRun, _ uint64) *arch.Frames {
 	return amd64.ThunkRunFrames(base, runs)
 }
 

@@ -33,8 +33,8 @@ func (arm64Machine) thunk(t *thunk, dst []byte) error { return t.arm64().Encode(
 
 func (arm64Machine) back(t *thunk, dst []byte) error { return t.arm64().EncodeBack(dst) }
 
-func (arm64Machine) frames(base uint64, runs []arch.ThunkRun, backs uint64) *arch.Frames {
-	return arm64.ThunkRunFrames(base, runs, backs, arm64.AnyShadow)
+func (arm64Machine) frames(base uint64, fronts, runs []arch.ThunkRun, backs uint64) *arch.Frames {
+	return arm64.ThunkRunFrames(base, fronts, runs, backs, arm64.AnyShadow)
 }
 
 // appendSite appends b, behind a prologue bl; or a veneer.

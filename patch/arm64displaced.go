@@ -3,6 +3,7 @@ package patch
 import (
 	"fmt"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
@@ -48,6 +49,19 @@ func (arm64Machine) displacedLen(s *record.Site) int {
 		n += signedBody
 	}
 	return n
+}
+
+// inThunk: not of calls, whose callees would be seen to return into a thunk.
+func (m arm64Machine) inThunk(s *record.Site, k arch.ThunkKind) (int, bool) {
+	if k != arch.ThunkGraph || s.Ret != record.RetLR || m.displacedLen(s) > arm64.DisplacedRoom {
+		return 0, false
+	}
+	op := arm64.DecodeWord(le.Uint32(s.Bytes)).Op
+	return arm64.ThunkBypass, op != arm64.Call && op != arm64.CallInd
+}
+
+func (arm64Machine) inThunkCIE(c *ehframe.CIE, v *ehframe.Variants) *ehframe.CIE {
+	return v.Of(c, arm64.InFront)
 }
 
 func (arm64Machine) displacedBody(s *record.Site) int {

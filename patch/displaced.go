@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 
+	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
 	"github.com/fentry-dev/fentry/elfio/inject"
 	"github.com/fentry-dev/fentry/record"
@@ -49,6 +50,9 @@ func (l *layout) displacedTo(fn *Func) uint64 {
 	if isLibCall(fn) {
 		return l.stubs + uint64(fn.displaced)
 	}
+	if fn.inThunk {
+		return l.thunk(fn.ID) + uint64(fn.displaced)
+	}
 	return l.displaced + uint64(fn.displaced)
 }
 
@@ -56,19 +60,51 @@ func (l *layout) displacedTo(fn *Func) uint64 {
 func (l *layout) addDisplaced(m displacer) error {
 	l.displacer = m
 	sizes := map[bool]int{} // of stubs, of others
+	fl, room, described := l.p.flavour(), l.roomInThunks(), false
 	for i := range l.p.Functions {
-		if fn := &l.p.Functions[i]; displaces(fn) {
-			size := sizes[isLibCall(fn)]
-			fn.displaced, fn.back = uint32(size), 0
-			sizes[isLibCall(fn)] = size + l.displacer.displacedLen(fn.Site)
+		fn := &l.p.Functions[i]
+		fn.inThunk = false
+		fn.likeThunk = described && l.thunkOf(fn) != 0 && fl.thunk(fn.Site) == arch.ThunkGraph
+		if !displaces(fn) {
+			continue
 		}
+		l.displaces, fn.back = true, 0
+		if at, ok := room(fn); ok {
+			fn.displaced, fn.inThunk, described = uint32(at), true, true
+			continue
+		}
+		size := sizes[isLibCall(fn)]
+		fn.displaced = uint32(size)
+		sizes[isLibCall(fn)] = size + l.displacer.displacedLen(fn.Site)
 	}
 	if sizes[false]+sizes[true] > math.MaxUint32 {
 		return fmt.Errorf("displaced instructions of %d bytes", sizes[false]+sizes[true])
 	}
-	l.displaced = l.addCopies(sizes[false], nil, func(fn *Func) bool { return displaces(fn) && !isLibCall(fn) })
+	l.displaced = l.addCopies(sizes[false], nil, func(fn *Func) bool { return displaces(fn) && !isLibCall(fn) && !fn.inThunk })
 	l.stubs = l.addCopies(sizes[true], m.entryRows(l.p.flavour().hides()), isLibCall)
 	return nil
+}
+
+// roomInThunks returns what says where in its thunk a function's displaced instructions can be. What unwinders have to know
+// there is a variant of the function's CIE, which must be one that has variants.
+func (l *layout) roomInThunks() func(*Func) (int, bool) {
+	fl, variants := l.p.flavour(), l.variants()
+	t, err := ehframe.Read(l.p.file)
+	if err != nil || variants == nil || !fl.hides() {
+		return func(*Func) (int, bool) { return 0, false }
+	}
+	index, plainest := ehframe.NewIndex(t), t.Plainest()
+	return func(fn *Func) (int, bool) {
+		if isLibCall(fn) || fn.Untabled || fn.Catches {
+			return 0, false
+		}
+		at, ok := l.displacer.inThunk(fn.Site, fl.thunk(fn.Site))
+		if !ok {
+			return 0, false
+		}
+		d, ok := index.Find(fn.Func)
+		return at, ok && l.displacer.inThunkCIE(plainest[d.CIE], variants) != nil
+	}
 }
 
 // addCopies adds the displaced instructions of some functions, of size bytes in all. It returns their address, 0 if there
@@ -93,13 +129,9 @@ func (l *layout) writeDisplaced(room []byte, of func(*Func) bool, from, to int) 
 		if !of(fn) {
 			continue
 		}
-		at, n := int(fn.displaced), l.displacer.displacedLen(fn.Site)
-		b, err := l.displacer.appendDisplaced(room[at:at:at+n], l.p.file, fn, l.displacedTo(fn), l.thunk(fn.ID))
+		b, err := l.putDisplaced(fn, room)
 		if err != nil {
-			return fmt.Errorf("%s at %#x: %w", fn.Name, fn.Addr, err)
-		}
-		if len(b) != n {
-			return internalf("%s at %#x: %d displaced bytes in %d", fn.Name, fn.Addr, len(b), n)
+			return err
 		}
 		if err := l.writeCopiedCalls(i, b); err != nil {
 			return err
@@ -108,10 +140,23 @@ func (l *layout) writeDisplaced(room []byte, of func(*Func) bool, from, to int) 
 	return nil
 }
 
+// putDisplaced writes those of a function to its place in room, and returns them.
+func (l *layout) putDisplaced(fn *Func, room []byte) ([]byte, error) {
+	at, n := int(fn.displaced), l.displacer.displacedLen(fn.Site)
+	b, err := l.displacer.appendDisplaced(room[at:at:at+n], l.p.file, fn, l.displacedTo(fn), l.thunk(fn.ID))
+	if err != nil {
+		return nil, fmt.Errorf("%s at %#x: %w", fn.Name, fn.Addr, err)
+	}
+	if len(b) != n {
+		return nil, internalf("%s at %#x: %d displaced bytes in %d", fn.Name, fn.Addr, len(b), n)
+	}
+	return b, nil
+}
+
 // displacedSymbols appends names of displaced instructions: those of their functions, so that profilers and debuggers
 // count them as what they are.
 func (l *layout) displacedSymbols(out []inject.Symbol) []inject.Symbol {
-	if l.displaced+l.stubs == 0 || l.p.file.SectionIndex(".symtab") < 0 {
+	if !l.displaces || l.p.file.SectionIndex(".symtab") < 0 {
 		return out
 	}
 	for i := range l.p.Functions {
@@ -128,14 +173,18 @@ func (l *layout) displacedSymbols(out []inject.Symbol) []inject.Symbol {
 // displacedFrames yields the entries of displaced instructions, which runs of functions share. An error is left in err.
 func (l *layout) displacedFrames(t *ehframe.Table, v *ehframe.Variants, err *error) iter.Seq[*ehframe.FDE] {
 	return func(yield func(*ehframe.FDE) bool) {
-		if l.displaced == 0 {
+		if !l.displaces {
 			return
 		}
 		index, plainest := ehframe.NewIndex(t), t.Plainest()
 		var rows []byte
-		var run ehframe.Run
+		var run, thunks ehframe.Run
+		var like *ehframe.CIE
 		for i := range l.p.Functions {
 			fn := &l.p.Functions[i]
+			if fn.likeThunk && !fn.inThunk && !addToRun(&thunks, like, l.thunk(fn.ID), uint64(l.thunkSize), nil, yield) {
+				return
+			}
 			if !displaces(fn) || isLibCall(fn) || fn.Untabled {
 				continue
 			}
@@ -152,6 +201,13 @@ func (l *layout) displacedFrames(t *ehframe.Table, v *ehframe.Variants, err *err
 			if lsda != 0 {
 				c = d.CIE
 			}
+			if fn.inThunk { // the entry is that of the whole thunk
+				like = l.displacer.inThunkCIE(c, v)
+				if !addToRun(&thunks, like, l.thunk(fn.ID), uint64(l.thunkSize), rows, yield) {
+					return
+				}
+				continue
+			}
 			if o := v.Leading(c); o != nil && fn.Ret != record.RetSignedLR {
 				c = o // nothing has been saved that has been in a register
 			}
@@ -166,29 +222,43 @@ func (l *layout) displacedFrames(t *ehframe.Table, v *ehframe.Variants, err *err
 				}
 				continue
 			}
-			if !run.Add(c, at, size, rows) {
-				if !yield(&run.FDE) {
-					return
-				}
-				run.Reset()
-				run.Add(c, at, size, rows)
+			if !addToRun(&run, c, at, size, rows, yield) {
+				return
 			}
 		}
-		if run.Size > 0 {
-			yield(&run.FDE)
+		for _, r := range []*ehframe.Run{&run, &thunks} {
+			if r.Size > 0 && !yield(&r.FDE) {
+				return
+			}
 		}
 	}
+}
+
+// addToRun adds a piece to a run, or to a new one when it has yielded that. It returns what yield does.
+func addToRun(run *ehframe.Run, c *ehframe.CIE, at, size uint64, rows []byte, yield func(*ehframe.FDE) bool) bool {
+	if run.Add(c, at, size, rows) {
+		return true
+	}
+	if !yield(&run.FDE) {
+		return false
+	}
+	run.Reset()
+	return run.Add(c, at, size, rows)
 }
 
 // displacedRows appends the rows of the displaced instructions of a function whose entry is d.
 func (l *layout) displacedRows(dst []byte, fn *Func, d *ehframe.FDE) ([]byte, error) {
 	lead := fn.Addr - d.PC // of rows before the site nothing is displaced
+	in := 0                // where in what the entry is for they are
+	if fn.inThunk {
+		in = int(fn.displaced)
+	}
 	first, gone := l.displacer.displacedRows(fn.Site, d.CIE)
 	dst = append(dst, first...)
 	start := len(dst)
 	dst, err := d.AppendMoved(dst, lead+uint64(fn.Moved), func(at uint64) (uint64, bool) {
 		to, ok := l.displacer.displacedAt(fn.Site, int(max(at, lead)-lead))
-		return uint64(to - gone), ok
+		return uint64(in + to - gone), ok
 	})
 	if err != nil {
 		return dst, fmt.Errorf("%s at %#x: %w", fn.Name, fn.Func, err)

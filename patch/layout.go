@@ -55,6 +55,7 @@ type layout struct {
 	nameBytes int // of the names of all thunks, at most
 
 	displacer    displacer // nil: the machine is none
+	displaces    bool      // sites have displaced instructions
 	displaced    uint64    // where the instructions are that sites have displaced
 	stubs        uint64    // likewise, of stubs for calls of libraries
 	filter       uint64    // a bitmap of the system calls that are recorded, by number; not set if all are
@@ -82,6 +83,7 @@ type layout struct {
 
 	runtime  runtime
 	runs     []arch.ThunkRun
+	fronts   []arch.ThunkRun // of thunks without displaced instructions in them
 	routines [roles][arch.ThunkKinds]enterExit
 	acting   []acting // functions that have actions, in the order of Plan.Functions
 	counts   uint64   // zeroed memory for what actions count
@@ -487,6 +489,9 @@ func (l *layout) callees() (err error) {
 			}
 		}
 		l.runs = arch.AppendThunkRun(l.runs, l.thunk(fn.ID), l.thunkSize, k)
+		if !fn.inThunk && !fn.likeThunk {
+			l.fronts = arch.AppendThunkRun(l.fronts, l.thunk(fn.ID), l.thunkSize, k)
+		}
 	}
 	h.Write(sites[:n])
 	if p.ImageID = le.Uint64(h.Sum(nil)); p.ImageID == 0 {
@@ -529,27 +534,47 @@ func (l *layout) identity() hash.Hash {
 // siteTable lays out the table of sites, by which readers find the functions of ids.
 func (l *layout) siteTable() {
 	base, _ := l.extent()
+	width := 0
+	for i := range l.p.Functions {
+		if fn := &l.p.Functions[i]; fn.ID != 0 {
+			width = max(width, l.siteRow(fn).Width())
+		}
+	}
 	l.runtime.table = l.add(piece{
 		name: sitetable.SitesSection, size: sitetable.SitesHeader, align: 8, owner: nobody,
 		write: func(dst []byte) ([]byte, error) {
 			b := dst[:sitetable.SitesHeader]
-			sitetable.PutHeader(b, l.traced, base)
+			sitetable.PutHeader(b, l.traced, base, width)
 			return b, nil
 		},
 	})
 	l.add(piece{
-		name: sitetable.SitesSection, size: sitetable.RowSize * uint64(l.traced), align: 8, owner: nobody, parts: l.traced,
+		name: sitetable.SitesSection, size: sitetable.SiteSize * uint64(l.traced), align: 4, owner: nobody, parts: l.traced,
 		part: func(fn *Func, _ route, dst []byte) (int, error) {
-			row := sitetable.Row{Func: fn.Func, Site: fn.Addr}
-			if isLibCall(fn) {
-				row.Func = fn.Slot // by which readers find its name
-			}
-			if isLibCall(fn) && fn.Len == 0 {
-				row.Site = l.firstCall[fn.ID]
-			}
-			return sitetable.RowSize, row.Put(dst, base)
+			return sitetable.SiteSize, l.siteRow(fn).PutSite(dst, base)
 		},
 	})
+	if width > 0 {
+		l.add(piece{
+			name: sitetable.SitesSection, size: uint64(width) * uint64(l.traced), align: 1, owner: nobody, parts: l.traced,
+			part: func(fn *Func, _ route, dst []byte) (int, error) {
+				l.siteRow(fn).PutDistance(dst[:width])
+				return width, nil
+			},
+		})
+	}
+}
+
+// siteRow is the row of a traced function.
+func (l *layout) siteRow(fn *Func) sitetable.Row {
+	row := sitetable.Row{Func: fn.Func, Site: fn.Addr}
+	if isLibCall(fn) {
+		row.Func = fn.Slot // by which readers find its name
+	}
+	if isLibCall(fn) && fn.Len == 0 {
+		row.Site = l.firstCall[fn.ID]
+	}
+	return row
 }
 
 // roots lays out the bitmap of graph roots, indexed by site id.

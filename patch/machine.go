@@ -35,8 +35,8 @@ type machine interface {
 	thunkOf(f *elfio.File, site uint64) (uint64, error)
 
 	// frames is the unwind information of thunks, sorted by address, for .eh_frame
-	// at address base. backs is where what they have apart begins.
-	frames(base uint64, runs []arch.ThunkRun, backs uint64) *arch.Frames
+	// at address base. backs is where what they have apart begins. fronts are the thunks without displaced instructions in them.
+	frames(base uint64, fronts, runs []arch.ThunkRun, backs uint64) *arch.Frames
 	// callers are the changes of an image's own unwind information that make
 	// unwinders find a traced function's caller.
 	callers() ehframe.Rules
@@ -50,6 +50,10 @@ type machine interface {
 type displacer interface {
 	// displacedLen returns how many bytes appendDisplaced appends.
 	displacedLen(s *record.Site) int
+	// inThunk returns where in a thunk of a kind there is room for what appendDisplaced appends; false: it is elsewhere.
+	inThunk(s *record.Site, k arch.ThunkKind) (int, bool)
+	// inThunkCIE is the CIE, a variant of c, by which such a thunk is described; nil: its instructions must be elsewhere.
+	inThunkCIE(c *ehframe.CIE, v *ehframe.Variants) *ehframe.CIE
 	// displacedBody returns at which of them the function begins. What comes before it leads from the site to the thunk;
 	// if nothing does, the site leads there itself.
 	displacedBody(s *record.Site) int

@@ -69,7 +69,7 @@ func TestProof(t *testing.T) {
 			pc := find(l, "runtime")
 			pc.addr -= pc.align
 		}, "overlaps what ends at"},
-		{"gap", func(l *layout) { find(l, ".fentry.info").addr += 8 }, "8 bytes before it belong to nothing"},
+		{"gap", func(l *layout) { find(l, ".fentry.info").addr += 8 }, "bytes before it belong to nothing"},
 		{"zeroed", func(l *layout) { find(l, "switches").size += 8; find(l, "switches").used += 8 }, "outside of the memory"},
 		{"zeroed twice", func(l *layout) { find(l, "relocated word").addr += 8 }, "overlaps what ends at"},
 		{"alignment", func(l *layout) { find(l, ".fentry.sites").align = 1 << 20 }, "not aligned"},

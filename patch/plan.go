@@ -42,6 +42,8 @@ type Func struct {
 	role  role // what it is to the runtime, if it is traced
 
 	displaced uint32 // where the instructions are that its site has displaced, behind layout.displaced
+	inThunk   bool   // they are in its thunk, so far behind the beginning of that
+	likeThunk bool   // its thunk is described by an entry of thunks with such instructions, in a row with which it is
 	back      uint64 // from where they go back to behind the site, if that is out of their reach
 	laid      Action // what the layout was made for
 	windows   uint16 // how many windows it has

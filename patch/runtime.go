@@ -3,6 +3,7 @@ package patch
 import (
 	"debug/elf"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fentry-dev/fentry/arch"
@@ -282,22 +283,32 @@ const thunkPrefix = "fentry:"
 // thunkSymbols are the names of thunks, and of what they have apart.
 func (p *Plan) thunkSymbols() []inject.SymbolRun {
 	l := p.l
-	runs := []inject.SymbolRun{p.symbolRun(".fentry.thunks", l.thunkSize, l.thunk)}
+	runs := []inject.SymbolRun{p.symbolRun(".fentry.thunks", l.thunkSize, l.thunk, func(f *Func) bool { return !f.inThunk })}
+	if at := slices.IndexFunc(p.Functions, func(f Func) bool { return f.inThunk }); at >= 0 {
+		// up to where the function's own instructions are, which have a name of their own
+		runs = append(runs, p.symbolRun(".fentry.thunks", int(p.Functions[at].displaced), l.thunk, func(f *Func) bool { return f.inThunk }))
+	}
 	if l.backs != 0 {
-		runs = append(runs, p.symbolRun(".fentry.backs", l.backSize, l.back))
+		runs = append(runs, p.symbolRun(".fentry.backs", l.backSize, l.back, func(*Func) bool { return true }))
 	}
 	return runs
 }
 
-// symbolRun has a name for each thunk, at what is of some size, at an address that its id tells.
-func (p *Plan) symbolRun(section string, size int, addr func(id uint32) uint64) inject.SymbolRun {
+// symbolRun has a name for each thunk of some functions, at what is of some size, at an address that its id tells.
+func (p *Plan) symbolRun(section string, size int, addr func(id uint32) uint64, of func(*Func) bool) inject.SymbolRun {
+	n := 0
+	for i := range p.Functions {
+		if f := &p.Functions[i]; p.Thunk(f) != 0 && of(f) {
+			n++
+		}
+	}
 	return inject.SymbolRun{
 		Section: section, Size: uint64(size), Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC), Prefix: thunkPrefix,
-		N: p.l.thunks, NameBytes: p.l.nameBytes,
+		N: n, NameBytes: p.l.nameBytes,
 		All: func(yield func(string, uint64) bool) {
 			for i := range p.Functions {
 				f := &p.Functions[i]
-				if p.Thunk(f) == 0 {
+				if p.Thunk(f) == 0 || !of(f) {
 					continue
 				}
 				if !yield(f.Display(), addr(f.ID)) {

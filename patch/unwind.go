@@ -41,7 +41,7 @@ func (l *layout) unwind() error {
 		return err
 	}
 	at := l.align(8)
-	frames := p.m.frames(at, l.runs, l.backs)
+	frames := p.m.frames(at, l.fronts, l.runs, l.backs)
 	l.addRows(frames)
 	own := frames.EhFrame
 	l.add(piece{name: thunkFrames, size: uint64(len(own)), align: 8, owner: nobody, ready: own})
@@ -303,7 +303,7 @@ func (l *layout) callers(to *ehframe.Moved, at uint64) (*ruled, error) {
 		l.copiedFrames(table, variants, &err)(yield)
 	}
 	if bad := l.appendFrames(to, at, all, &err, rules); bad != nil || registered && !l.p.Options.Running && !l.hide(fdes) {
-		if l.displaced != 0 { // without them exceptions would end in the middle of functions
+		if l.displaces { // without them exceptions would end in the middle of functions
 			return nil, cmp.Or(bad, fmt.Errorf("the image's unwind information cannot be copied"))
 		}
 		*to, l.tables = empty, nil

@@ -131,7 +131,11 @@ func (l *layout) writeSite(i int, r route) error {
 
 // writeThunk writes the thunk of a function.
 func (l *layout) writeThunk(fn *Func, r route, dst []byte) (int, error) {
-	return l.thunkSize, l.p.m.thunk(l.parts(fn, r), dst)
+	err := l.p.m.thunk(l.parts(fn, r), dst)
+	if err == nil && fn.inThunk {
+		_, err = l.putDisplaced(fn, dst)
+	}
+	return l.thunkSize, err
 }
 
 // writeBack writes what it has apart.

@@ -128,32 +128,41 @@ var shown = []byte{dwDefCFA, regSP, 0, dwSameValue, regLR, dwSameValue, regSP}
 // the call, mov x16, x30, which no compiler puts before a call, as those destroy x16. It is read only where x30 can be
 // such an address: with bit 4 set, as it is behind the calls of fronts, what is read is on the same page.
 func front() []byte {
+	e := frontReturn()
+	return append([]byte{dwDefCFA, regSP, 0, dwValExpr, regLR, byte(len(e))}, e...)
+}
+
+// frontReturn is the expression that leaves that address on the stack, over what is there.
+func frontReturn() []byte {
 	then := []byte{opDrop, opBreg0 + 16, 0}
 	test := []byte{opDup, opLit0 + 8, opMinus, opDerefSize, 4, opConst4u}
 	test = append(binary.LittleEndian.AppendUint32(test, movReg(16, 30)), opNe, opBra, byte(len(then)), 0)
 	e := []byte{opBreg0 + regLR, 0, opDup, opLit0 + 16, opAnd, opLit0, opNe, opOver, opConst4u}
 	e = append(binary.LittleEndian.AppendUint32(e, lowestCode), opGt, opAnd, opLit0, opEq, opBra, byte(len(test)+len(then)), 0)
-	e = append(append(e, test...), then...)
-	return append([]byte{dwDefCFA, regSP, 0, dwValExpr, regLR, byte(len(e))}, e...)
+	return append(append(e, test...), then...)
 }
 
 // ThunkFrames returns the unwind information of thunks, sorted by address, which stand one behind another, for
 // .eh_frame at address base.
 func ThunkFrames(base uint64, thunks []Thunk, s Shadow) *arch.Frames {
-	var runs []arch.ThunkRun
+	var runs, fronts []arch.ThunkRun
 	for i := range thunks {
 		runs = arch.AppendThunkRun(runs, thunks[i].Addr, FrontSize, thunks[i].Kind)
+		if !thunks[i].displaces() {
+			fronts = arch.AppendThunkRun(fronts, thunks[i].Addr, FrontSize, thunks[i].Kind)
+		}
 	}
 	if len(thunks) == 0 {
-		return ThunkRunFrames(base, nil, 0, s)
+		return ThunkRunFrames(base, nil, nil, 0, s)
 	}
-	return ThunkRunFrames(base, runs, thunks[0].Back, s)
+	return ThunkRunFrames(base, fronts, runs, thunks[0].Back, s)
 }
 
-// ThunkRunFrames is [ThunkFrames] for runs of fronts, sorted by address, and the address of the first one's back.
-func ThunkRunFrames(base uint64, runs []arch.ThunkRun, back uint64, s Shadow) *arch.Frames {
+// ThunkRunFrames is [ThunkFrames] for runs of thunks, sorted by address, and the address of the first one's back. fronts are
+// those of which the fronts are described, too: entries of their own describe fronts that have displaced instructions.
+func ThunkRunFrames(base uint64, fronts, runs []arch.ThunkRun, back uint64, s Shadow) *arch.Frames {
 	f := arch.NewFrames(base, regLR, front())
-	for _, r := range runs {
+	for _, r := range fronts {
 		f.Add(r.Addr, uint64(r.N)*FrontSize, nil)
 	}
 	f.Begin(regLR, hidden(s))

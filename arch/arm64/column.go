@@ -30,17 +30,23 @@ const PCColumn = 32
 // StackPointer is the column of the stack pointer.
 const StackPointer = regSP
 
-// InRegister is the distance that stands for a return address that is never saved.
-const InRegister = 0
+// What stands for a distance where the return address is never saved.
+const (
+	InRegister = 0 // it is in x30
+	InFront    = 1 // the code is a thunk's front, with displaced instructions: it is in x30, or in x16
+)
 
 // ColumnRule returns the call frame instructions that add a rule for PCColumn to a CIE for which StartsAtEntry: of
-// functions that save x30 at distance off from the CFA, which is negative, or never (InRegister). The runtime's own walks
+// functions that save x30 at distance off from the CFA, which is negative, or never (InRegister, InFront). The runtime's own walks
 // know what it looks like (cfi-read.h).
 func (c Callers) ColumnRule(off int64) []byte {
 	var e []byte // the CFA is on the stack; on top of it comes the return address
-	if off == InRegister {
+	switch off {
+	case InRegister:
 		e = append(e, opBreg0+regLR, 0)
-	} else {
+	case InFront:
+		e = frontReturn()
+	default:
 		saved := append(binary.AppendUvarint([]byte{opDup, opConstu}, uint64(-off)), opMinus, opDeref)
 		e = append(e, opDup, opBreg0+regSP, 0, opEq, opOver, opLit0+1, opAnd, opOr, opSwap)
 		e = append(append(e, even...), opSwap, opBra, byte(len(saved)+3), 0)
@@ -49,7 +55,7 @@ func (c Callers) ColumnRule(off int64) []byte {
 	shadow := slices.Concat([]byte{opDrop, opLit0 + 8, opMinus}, c.Shadow.expr(), []byte{opDeref})
 	e = appendThunkTest(e, shadow)
 	var b []byte
-	if off != InRegister {
+	if off < 0 {
 		b = append([]byte{dwValExpr, regSP, byte(len(even))}, even...)
 	}
 	b = append(b, dwValExpr, PCColumn)

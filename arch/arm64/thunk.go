@@ -27,7 +27,8 @@ import (
 // behind another, and the backs do. So what unwinders have to know is the same in all fronts, and in all backs: one
 // entry describes each, however many there are. In one piece, rows would have to say of every thunk where its return
 // address is visible and where it is not, and take 13 bytes. The fronts of function_graph have no room for an id: enter
-// makes it of where the front is.
+// makes it of where the front is. Their last two words can be a function's displaced instruction and the branch behind it,
+// which need no other place then, nor a branch to it.
 
 // A Thunk is the code between a traced site and the runtime. Addresses are those at which the code will run, or all
 // shifted from them by the same distance.
@@ -70,9 +71,12 @@ type Thunk struct {
 	Switch uint64 // of the function's switch byte; if bit 0 is clear the thunk does nothing
 	Enter  uint64 // of the runtime's enter routine
 	Exit   uint64 // of the runtime's exit routine; only for ThunkGraph and ThunkMcount
-	Body   uint64 // first byte after the site and all its nops; not for sites after a prologue
-	ID     uint32 // the site's, 1 to MaxThunkID
-	Kind   arch.ThunkKind
+	// Body is the first byte after the site and all its nops; not for sites after a prologue. If it is ThunkBypass bytes
+	// behind Addr, instructions that the site has displaced are there, up to the end of the front, and Encode leaves room for
+	// them; only for ThunkGraph.
+	Body uint64
+	ID   uint32 // the site's, 1 to MaxThunkID
+	Kind arch.ThunkKind
 	// Frame is for ThunkMcount: how far S is above x29 at the site, in bytes. Only the prologue tells: the frame
 	// record is at the bottom of the frame.
 	Frame uint32
@@ -87,13 +91,19 @@ const (
 	BackSize  = 16
 )
 
+// DisplacedRoom is how many bytes of displaced instructions have room in a front of ThunkGraph, with the branch back.
+const DisplacedRoom = FrontSize - ThunkBypass
+
+// displaces reports whether the front has displaced instructions in it.
+func (t *Thunk) displaces() bool { return t.Kind == arch.ThunkGraph && t.Body == t.Addr+ThunkBypass }
+
 // HasBack reports whether thunks of a kind have a back.
 func HasBack(k arch.ThunkKind) bool { return k == arch.ThunkGraph || k == arch.ThunkMcount }
 
 // Offsets of a thunk's parts, for the runtime.
 const (
 	ThunkCallEnd = 20 // in a front of ThunkGraph: enter returns here
-	ThunkBypass  = 24 // in a front of ThunkGraph: switched off
+	ThunkBypass  = 24 // in a front of ThunkGraph: switched off; and displaced instructions
 	ThunkRet     = 4  // in a back: the body returns here
 	ThunkSkip    = ThunkBypass - ThunkCallEnd
 
@@ -139,7 +149,9 @@ func (t *Thunk) Encode(dst []byte) error {
 		w.put(thunkSave, movReg(16, 30))
 		w.branch(thunkSave+InstLen, AppendCall, t.Enter)
 		w.branch(ThunkCallEnd, AppendJump, t.Back)
-		w.branch(ThunkBypass, AppendJump, t.Body)
+		if !t.displaces() {
+			w.branch(ThunkBypass, AppendJump, t.Body)
+		}
 	case arch.ThunkFunc, arch.ThunkCount:
 		w.put(12, movz(17, t.ID), movkHigh(17, t.ID>>16))
 		w.put(funcSave, movReg(16, 30))

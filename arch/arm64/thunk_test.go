@@ -155,6 +155,33 @@ func TestThunkOffsets(t *testing.T) {
 	}
 }
 
+// A front has room for a displaced instruction where it would go on to the body.
+func TestThunkDisplaces(t *testing.T) {
+	elsewhere := someThunk(arch.ThunkGraph)
+	th := elsewhere
+	th.Body = th.Addr + ThunkBypass
+	a, b, back := make([]byte, FrontSize), make([]byte, FrontSize), make([]byte, BackSize)
+	for _, err := range []error{elsewhere.Encode(a), th.Encode(b), th.EncodeBack(back)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(a[:ThunkBypass], b[:ThunkBypass]) || len(b)-ThunkBypass != DisplacedRoom {
+		t.Errorf("% x, without room % x", b, a)
+	}
+	for at := ThunkBypass; at < FrontSize; at += InstLen {
+		if w := binary.LittleEndian.Uint32(b[at:]); DecodeWord(w).Op != Brk {
+			t.Errorf("%08x at %d", w, at)
+		}
+	}
+	if body := DecodeWord(binary.LittleEndian.Uint32(back)); body.Op != Call || body.Target(th.Back) != th.Body {
+		t.Errorf("the back calls %#x", body.Target(th.Back))
+	}
+	if f := ThunkFrames(0x700000, []Thunk{th}, AnyShadow); len(f.FDEs) != 1 || f.FDEs[0].PC != th.Back {
+		t.Errorf("entries %+v", f.FDEs)
+	}
+}
+
 func TestShadow(t *testing.T) {
 	for _, bits := range []int{48, 47, 42, 39} {
 		s, err := ShadowFor(bits)

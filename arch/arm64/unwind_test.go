@@ -341,14 +341,26 @@ func TestFrontRule(t *testing.T) {
 		{"nowhere", 0, 0, 0},
 		{"a small number", 0x114, 0, 0x114},
 	} {
-		got := evaluate(t, e[6:], 0xffff_1234_5670, map[byte]uint64{30: tt.x30, 16: caller}, func(a uint64) uint64 {
-			if a != tt.x30-8 || tt.code == 0 || a&^0xfff != tt.x30&^0xfff {
+		read := func(a uint64) uint64 {
+			if a == caller {
+				return WordRet // which is looked at for what is behind thunks, by the rule of functions
+			}
+			if a != tt.x30-8 && a != tt.want || tt.code == 0 && a != tt.want || a&^0xfff != tt.x30&^0xfff {
 				t.Errorf("%s: %#x is read", tt.text, a)
 			}
 			return tt.code
-		})
-		if got != tt.want {
+		}
+		regs := map[byte]uint64{30: tt.x30, 16: caller}
+		if got := evaluate(t, e[6:], 0xffff_1234_5670, regs, read); got != tt.want {
 			t.Errorf("%s: %#x, want %#x", tt.text, got, tt.want)
+		}
+		column := Callers{AnyShadow}.ColumnRule(InFront)
+		n, k := binary.Uvarint(column[2:])
+		if column[0] != dwValExpr || column[1] != PCColumn || int(n) != len(column)-2-k {
+			t.Fatalf("% x", column)
+		}
+		if got := evaluate(t, column[2+k:], 0xffff_1234_5670, regs, read); got != tt.want {
+			t.Errorf("%s: %#x by the column, want %#x", tt.text, got, tt.want)
 		}
 	}
 }
@@ -358,7 +370,7 @@ func TestThunkRuns(t *testing.T) {
 	const n, other, back = 131, 3, 0x600000
 	for k := arch.ThunkGraph; k < arch.ThunkKinds; k++ {
 		runs := []arch.ThunkRun{{Addr: 0x500000, N: n, Size: FrontSize, Kind: k}, {Addr: 0x500000 + n*FrontSize, N: other, Size: FrontSize, Kind: arch.ThunkMcount}}
-		fr := ThunkRunFrames(0x700000, runs, back, AnyShadow)
+		fr := ThunkRunFrames(0x700000, runs, runs, back, AnyShadow)
 		want := [][2]uint64{{0x500000, n * FrontSize}, {runs[1].Addr, other * FrontSize}}
 		if HasBack(k) {
 			want = append(want, [2]uint64{back, n * BackSize})

@@ -442,7 +442,7 @@ const (
 	ImageMagic         = "FENTRYIM" // value of IMAGE_O_MAGIC
 	SyscallNumbers     = 512        // those of system calls that the runtime knows
 	SyscallNoPlan      = 255        // an entry of fentry_syscalls: there is no plan, but the slow path is to be taken
-	ImageVersion       = 7          // value of IMAGE_O_VERSION
+	ImageVersion       = 8          // value of IMAGE_O_VERSION
 	MeetingMagic       = "FTRYHOME" // value of MEETING_O_MAGIC
 	ActionsQuick       = 0x80000000 // bit in the index of actions: all of the function's capture something, always
 	ActionsEntry       = 27         // shift: words of an entry with what is captured, if that is general registers in their order; 0: see the table

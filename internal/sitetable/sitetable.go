@@ -23,11 +23,13 @@ const (
 )
 
 const (
-	// .fentry.sites: the magic, the number of rows, an address that those in rows count from (8 bytes each), and a row for
-	// every id, from 1. Branches reach less than 4 bytes count, and a large program has hundreds of thousands of rows.
-	sitesMagic  = "FSITES2\x00"
-	SitesHeader = 24 // bytes in front of the rows
-	RowSize     = 8  // bytes of a row: how far the function is behind that address, and its site, 4 bytes each
+	// .fentry.sites: the magic, the number of rows, an address that sites count from, and how many bytes a distance has (8 bytes
+	// each); for every id, from 1, how far its site is behind that address, 4 bytes each; and then for every id how far its
+	// function is in front of its site, which is nothing for most, modulo 4 GiB if it has 4 bytes. Branches reach less than 4
+	// bytes count, and a large program has hundreds of thousands of rows.
+	sitesMagic  = "FSITES3\x00"
+	SitesHeader = 32 // bytes in front of the sites
+	SiteSize    = 4  // bytes of a site
 
 	// .fentry.info: the magic, the image id (8 bytes), the tracer, the number of rows and the length of the original
 	// build-id (4 bytes each), and that build-id.
@@ -44,30 +46,50 @@ var ErrNone = errors.New("no section " + InfoSection)
 // stub, is the address of the word that has it.
 type Row struct{ Func, Site uint64 }
 
-// Put writes the row to the first [RowSize] bytes of b, for a table whose addresses count from base. It returns an error
-// if they are below, or 4 GiB and more behind it.
-func (r Row) Put(b []byte, base uint64) error {
-	fn, site := r.Func-base, r.Site-base
-	if fn > math.MaxUint32 || site > math.MaxUint32 {
+// Width is how many bytes the distance between the function and its site needs: 0, 1 or 4.
+func (r Row) Width() int {
+	switch d := r.Site - r.Func; {
+	case d == 0:
+		return 0
+	case d <= math.MaxUint8:
+		return 1
+	}
+	return 4
+}
+
+// PutSite writes the site to the first [SiteSize] bytes of b, for a table whose addresses count from base. It returns an
+// error if the row's are below, or 4 GiB and more behind it.
+func (r Row) PutSite(b []byte, base uint64) error {
+	if r.Func-base > math.MaxUint32 || r.Site-base > math.MaxUint32 {
 		return fmt.Errorf("function at %#x, site at %#x: out of reach from %#x", r.Func, r.Site, base)
 	}
-	_ = b[RowSize-1]
-	le.PutUint32(b, uint32(fn))
-	le.PutUint32(b[4:], uint32(site))
+	le.PutUint32(b, uint32(r.Site-base))
 	return nil
 }
 
-// PutHeader writes what is in front of n rows to the first [SitesHeader] bytes of b.
-func PutHeader(b []byte, n int, base uint64) {
+// PutDistance writes the distance to b, which has 1 or 4 bytes, and at least as many as it needs.
+func (r Row) PutDistance(b []byte) {
+	if len(b) == 1 {
+		b[0] = byte(r.Site - r.Func)
+		return
+	}
+	le.PutUint32(b, uint32(r.Site-r.Func))
+}
+
+// PutHeader writes what is in front of n sites to the first [SitesHeader] bytes of b, for distances of so many bytes.
+func PutHeader(b []byte, n int, base uint64, width int) {
 	copy(b, sitesMagic)
 	le.PutUint64(b[8:], uint64(n))
 	le.PutUint64(b[16:], base)
+	le.PutUint64(b[24:], uint64(width))
 }
 
 // Rows are the rows of a table in the file's own memory.
 type Rows struct {
-	base uint64
-	b    []byte
+	base      uint64
+	sites     []byte
+	distances []byte
+	width     int
 }
 
 // ParseRows reads the contents of .fentry.sites.
@@ -75,20 +97,30 @@ func ParseRows(b []byte) (Rows, error) {
 	if len(b) < SitesHeader || string(b[:8]) != sitesMagic {
 		return Rows{}, fmt.Errorf("section %s: not a table of sites", SitesSection)
 	}
-	n := le.Uint64(b[8:])
-	if uint64(len(b)-SitesHeader)/RowSize < n {
+	n, width := le.Uint64(b[8:]), le.Uint64(b[24:])
+	if width != 0 && width != 1 && width != 4 {
+		return Rows{}, fmt.Errorf("section %s: distances of %d bytes", SitesSection, width)
+	}
+	if uint64(len(b)-SitesHeader)/(SiteSize+width) < n {
 		return Rows{}, fmt.Errorf("section %s: %d bytes for %d sites", SitesSection, len(b), n)
 	}
-	return Rows{le.Uint64(b[16:]), b[SitesHeader:][:n*RowSize]}, nil
+	sites, distances := b[SitesHeader:][:n*SiteSize], b[SitesHeader+n*SiteSize:][:n*width]
+	return Rows{le.Uint64(b[16:]), sites, distances, int(width)}, nil
 }
 
 // Len is the number of rows; ids are 1 to Len.
-func (r Rows) Len() int { return len(r.b) / RowSize }
+func (r Rows) Len() int { return len(r.sites) / SiteSize }
 
 // At returns row i, which is that of id i+1.
 func (r Rows) At(i int) Row {
-	b := r.b[i*RowSize:][:RowSize]
-	return Row{r.base + uint64(le.Uint32(b)), r.base + uint64(le.Uint32(b[4:]))}
+	site, distance := le.Uint32(r.sites[i*SiteSize:]), uint32(0)
+	switch r.width {
+	case 1:
+		distance = uint32(r.distances[i])
+	case 4:
+		distance = le.Uint32(r.distances[4*i:])
+	}
+	return Row{r.base + uint64(site-distance), r.base + uint64(site)}
 }
 
 // Info is what .fentry.info says.

@@ -13,11 +13,18 @@ import (
 
 // table is the contents of .fentry.sites.
 func table(base uint64, rows ...Row) []byte {
-	b := make([]byte, SitesHeader+RowSize*len(rows))
-	PutHeader(b, len(rows), base)
+	width := 0
+	for _, r := range rows {
+		width = max(width, r.Width())
+	}
+	b := make([]byte, SitesHeader+(SiteSize+width)*len(rows))
+	PutHeader(b, len(rows), base, width)
 	for i, r := range rows {
-		if err := r.Put(b[SitesHeader+RowSize*i:], base); err != nil {
+		if err := r.PutSite(b[SitesHeader+SiteSize*i:], base); err != nil {
 			panic(err)
+		}
+		if width > 0 {
+			r.PutDistance(b[SitesHeader+SiteSize*len(rows)+width*i:][:width])
 		}
 	}
 	return b
@@ -26,9 +33,9 @@ func table(base uint64, rows ...Row) []byte {
 // Rows reach 4 GiB.
 func TestReach(t *testing.T) {
 	const base = 1 << 40
-	var b [RowSize]byte
+	var b [SiteSize]byte
 	for _, r := range []Row{{base - 1, base}, {base, base - 1}, {base + 1<<32, base}, {base, base + 1<<32}} {
-		if r.Put(b[:], base) == nil {
+		if r.PutSite(b[:], base) == nil {
 			t.Errorf("%#x is written", r)
 		}
 	}
@@ -42,8 +49,18 @@ func TestReach(t *testing.T) {
 // The bytes are a format: files that were patched earlier have them.
 func TestBytes(t *testing.T) {
 	got := table(0x400000, Row{0x401000, 0x401004}, Row{0x1003fffff, 0x400002})
-	want := "FSITES2\x00" + "\x02\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x40\x00\x00\x00\x00\x00" +
-		"\x00\x10\x00\x00" + "\x04\x10\x00\x00" + "\xff\xff\xff\xff" + "\x02\x00\x00\x00"
+	head := "FSITES3\x00" + "\x02\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x40\x00\x00\x00\x00\x00"
+	want := head + "\x04\x00\x00\x00\x00\x00\x00\x00" + "\x04\x10\x00\x00" + "\x02\x00\x00\x00" + "\x04\x00\x00\x00" + "\x03\x00\x00\x00"
+	if d := cmp.Diff(want, string(got)); d != "" {
+		t.Error(d)
+	}
+	got = table(0x400000, Row{0x401000, 0x401004}, Row{0x402000, 0x402000})
+	want = head + "\x01\x00\x00\x00\x00\x00\x00\x00" + "\x04\x10\x00\x00" + "\x00\x20\x00\x00" + "\x04\x00"
+	if d := cmp.Diff(want, string(got)); d != "" {
+		t.Error(d)
+	}
+	got = table(0x400000, Row{0x401000, 0x401000}, Row{0x402000, 0x402000})
+	want = head + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x10\x00\x00" + "\x00\x20\x00\x00"
 	if d := cmp.Diff(want, string(got)); d != "" {
 		t.Error(d)
 	}
@@ -61,10 +78,11 @@ func TestRefused(t *testing.T) {
 		want string
 	}{
 		{nil, "not a table"},
-		{good[:23], "not a table"},
-		{bytes.Replace(good, []byte("FSITES2"), []byte("FSITES1"), 1), "not a table"},
-		{good[:len(good)-1], "39 bytes for 2 sites"},
-		{append(append([]byte(sitesMagic), bytes.Repeat([]byte{0xff}, 8)...), good...), "for 18446744073709551615 sites"},
+		{good[:31], "not a table"},
+		{bytes.Replace(good, []byte("FSITES3"), []byte("FSITES2"), 1), "not a table"},
+		{good[:len(good)-1], "41 bytes for 2 sites"},
+		{append(append(bytes.Clone(good[:24]), 2), good[25:]...), "distances of 2 bytes"},
+		{append(append([]byte(sitesMagic), bytes.Repeat([]byte{0xff}, 8)...), good[16:]...), "for 18446744073709551615 sites"},
 	} {
 		if _, err := ParseRows(c.b); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.b, err, c.want)

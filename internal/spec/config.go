@@ -11,7 +11,7 @@ const (
 	ConfigMagic   = "FENTRYCF"
 	ConfigVersion = 1
 	ImageMagic    = "FENTRYIM"
-	ImageVersion  = 7
+	ImageVersion  = 8
 )
 
 // Config is the symbol fentry_config: what to do in a process, whatever images it has.

@@ -8,7 +8,7 @@
 #define IMAGE_MAGIC                0x4d495952544e4546 /* the bytes FENTRYIM, value of IMAGE_O_MAGIC */
 #define SYSCALL_NUMBERS            512          /* those of system calls that the runtime knows */
 #define SYSCALL_NO_PLAN            255          /* an entry of fentry_syscalls: there is no plan, but the slow path is to be taken */
-#define IMAGE_VERSION              7            /* value of IMAGE_O_VERSION */
+#define IMAGE_VERSION              8            /* value of IMAGE_O_VERSION */
 #define MEETING_MAGIC              0x454d4f4859525446 /* the bytes FTRYHOME, value of MEETING_O_MAGIC */
 #define ACTIONS_QUICK              0x80000000   /* bit in the index of actions: all of the function's capture something, always */
 #define ACTIONS_ENTRY              27           /* shift: words of an entry with what is captured, if that is general registers in their order; 0: see the table */

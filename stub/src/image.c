@@ -444,7 +444,7 @@ hidden int image_returns_to(u64 ret, struct function *f)
    of which a function has one at its beginning or behind. */
 hidden int image_function(u64 addr, struct function *f)
 {
-	enum { BASE = 16, ROWS = 24, ROW = 8 };
+	enum { BASE = 16, WIDTH = 24, SITES = 32 };
 	int found = 0;
 	images_use();
 	for (struct image *m = load(&newest); !found && m; m = m->next) {
@@ -453,15 +453,21 @@ hidden int image_function(u64 addr, struct function *f)
 		u64 from = addr - m->bias - (m->table ? *(const u64 *)(m->table + BASE) : 0);
 		if (!m->table || from >> 32)
 			continue;
+		const u32 *site = (const u32 *)(m->table + SITES);
+		const u8 *distance = (const u8 *)(site + m->sites);
 		u32 lo = 0, hi = m->sites; /* the first one whose site is there or behind */
 		while (lo < hi) {
 			u32 mid = lo + (hi - lo) / 2;
-			if (*(const u32 *)(m->table + ROWS + (u64)mid * ROW + 4) < from)
+			if (site[mid] < from)
 				lo = mid + 1;
 			else
 				hi = mid;
 		}
-		if (lo == m->sites || *(const u32 *)(m->table + ROWS + (u64)lo * ROW) != from)
+		if (lo == m->sites)
+			continue;
+		u32 width = *(const u32 *)(m->table + WIDTH);
+		u32 before = width == 4 ? ((const u32 *)distance)[lo] : width ? distance[lo] : 0;
+		if ((u32)(site[lo] - before) != from)
 			continue;
 		*f = (struct function){ m, lo + 1 };
 		found = 1;

@@ -248,13 +248,15 @@ static u64 code_before(u64 pc)
 }
 
 /* moved_code returns the id of the function whose first instructions have been moved to where pc is: its thunk goes on
-   there, and no other function's is nearer. 0: pc is not there. */
+   there, and no other function's is nearer; or whose thunk it is. 0: pc is not there. */
 static u32 moved_code(u64 pc)
 {
 	enum { LONGEST = 256 };
 	u64 best = LONGEST;
 	u32 id = 0;
 	for (struct image *m = images_first(); m; m = m->next) {
+		if (DWARF_PC && load(&m->stage) == IMAGE_HERE && m->thunks && pc - m->thunks < m->size)
+			return m->base + (u32)((pc - m->thunks) / m->thunk_size) + 1;
 		for (u32 i = 0; load(&m->stage) == IMAGE_HERE && i < (m->thunks ? m->size / m->thunk_size : 0); i++) {
 			u64 body = body_of((const u8 *)m->thunks + (u64)i * m->thunk_size);
 			if (body && pc > body && pc - body < best) {
@@ -266,12 +268,16 @@ static u32 moved_code(u64 pc)
 	return id;
 }
 
-/* is_thunk says whether an address is in a thunk. */
-static int is_thunk(u64 pc)
+/* is_thunk says whether an address with an entry is in a thunk, but for the function's own instructions: on arm64 they can
+   be in it, and it has an entry like the function's. */
+static int is_thunk(u64 pc, const struct fde *f)
 {
-	for (struct image *m = images_first(); m; m = m->next)
-		if ((m->thunks && pc - m->thunks < m->size) || pc - m->backs < m->backs_size)
+	for (struct image *m = images_first(); m; m = m->next) {
+		if (m->thunks && pc - m->thunks < m->size)
+			return !DWARF_PC || f->cie.column != DWARF_PC || (pc - m->thunks) % m->thunk_size < THUNK_BYPASS;
+		if (pc - m->backs < m->backs_size)
 			return 1;
+	}
 	return 0;
 }
 
@@ -291,7 +297,7 @@ static struct rule look_for_rule(u64 pc, u64 at)
 		rule.nowhere = 1;
 		return rule;
 	}
-	rule = !is_thunk(at) && cfi_row(&f, at, &r) ? rule_of(&f, &r) : ending(FT_END_NO_TABLE);
+	rule = !is_thunk(at, &f) && cfi_row(&f, at, &r) ? rule_of(&f, &r) : ending(FT_END_NO_TABLE);
 	if (!loaded_at(at, &i))
 		rule.moved = moved_code(at);
 	return rule;
