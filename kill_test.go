@@ -4,6 +4,7 @@ package fentry_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -218,7 +219,7 @@ func keeperOf(recorder int) int {
 }
 
 // Wherever a recorder is killed that attaches to a program and detaches from it, the program goes on as if nothing had been:
-// before each call by which it changes the program (testdata/killer.c).
+// before each call by which it changes the program (testdata/killer.c). What it leaves there can be taken out.
 func TestKillRecorderAnywhere(t *testing.T) {
 	testtool.Long(t)
 	program, killer, recorder := buildAttached(t), buildFile(t, "testdata/killer.c"), buildRecorder(t)
@@ -234,6 +235,7 @@ func TestKillRecorderAnywhere(t *testing.T) {
 			}
 			for n, steps := 1, 1<<30; n <= steps; n += stride {
 				r := start(t, program, args...)
+				before, files, _ := state(t, r.cmd.Process.Pid)
 				trace := filepath.Join(dir, fmt.Sprint("fentry.data", n))
 				cmd := exec.Command(killer, fmt.Sprint(n), recorder, "record", "-q", "-o", trace, "--overhead", "no", "-F", "_Z*",
 					"-p", fmt.Sprint(r.cmd.Process.Pid), "--for", "20ms")
@@ -246,6 +248,15 @@ func TestKillRecorderAnywhere(t *testing.T) {
 				if steps == n { // killed
 					steps = 1 << 30
 				}
+				err := session.Release(r.cmd.Process.Pid)
+				if err != nil && !errors.Is(err, session.ErrNoTracer) {
+					t.Errorf("detach: %v", err)
+				}
+				// What was mapped a moment before may stay, and nothing leads there.
+				after, fds, _ := state(t, r.cmd.Process.Pid)
+				if args != nil && (hasTracer(after) || fds != files || ofFiles(after) != ofFiles(before)) {
+					t.Errorf("%d descriptors, %d before\n%s\n%s", fds, files, before, after)
+				}
 				r.end(t, 7, "right\n")
 				if t.Failed() {
 					t.Fatalf("the recorder was killed at step %d", n)
@@ -254,6 +265,16 @@ func TestKillRecorderAnywhere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ofFiles are the lines of mappings that are of files.
+func ofFiles(maps string) (files string) {
+	for line := range strings.Lines(maps) {
+		if strings.Contains(line, " /") {
+			files += line
+		}
+	}
+	return files
 }
 
 // So does a program that a recorded one executes in the moment in which its recorder is killed, wherever that is: it begins as

@@ -1,8 +1,10 @@
 package patch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/fentry-dev/fentry/arch"
@@ -109,12 +111,22 @@ type Running struct {
 	Thunk    uint64 // size of each, in bytes
 	Shadow   uint64 // the bits that differ in the addresses of a return address and of its shadow
 
-	fromCopy func(addr uint64) (uint64, bool)
+	Waits []Wait // by At
 }
+
+// A Wait is where a thread is in a copy of a system call that is in the kernel, or about to be, and where it goes on when the
+// image is as it was.
+type Wait struct{ At, Back uint64 }
 
 // FromCopy returns where a thread goes on, when the image is as it was, that waits in a system call which was moved. It
 // returns false for every other address.
-func (r *Running) FromCopy(addr uint64) (uint64, bool) { return r.fromCopy(addr) }
+func (r *Running) FromCopy(addr uint64) (uint64, bool) {
+	i, ok := slices.BinarySearchFunc(r.Waits, addr, func(w Wait, addr uint64) int { return cmp.Compare(w.At, addr) })
+	if !ok {
+		return 0, false
+	}
+	return r.Waits[i].Back, true
+}
 
 // running finds that.
 func (l *layout) running() (*Running, error) {
@@ -122,8 +134,7 @@ func (l *layout) running() (*Running, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: not on this machine", ErrRunning)
 	}
-	r := &Running{Image: l.p.ImageID, Switches: l.switches, Traced: l.traced,
-		fromCopy: l.fromSyscall}
+	r := &Running{Image: l.p.ImageID, Switches: l.switches, Traced: l.traced, Waits: l.waits()}
 	for i := range l.pieces {
 		if pc := &l.pieces[i]; pc.name == thunkFrames {
 			r.Unwind = pc.addr

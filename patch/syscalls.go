@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"cmp"
 	"debug/elf"
 	"fmt"
 	"iter"
@@ -371,28 +372,26 @@ func (l *layout) inSyscall(addr uint64) (uint64, bool) {
 	return 0, false
 }
 
-// fromSyscall returns where in the image a thread goes on that is in the kernel, or about to be, in a copy. It returns false
-// for every other place.
-func (l *layout) fromSyscall(addr uint64) (uint64, bool) {
+// waits are the places of copies in which a thread is that is in the kernel, or about to be.
+func (l *layout) waits() (all []Wait) {
 	m, ok := l.p.m.(waiter)
-	if !ok || addr-l.syscalls >= uint64(l.syscallsSize) {
-		return 0, false
-	}
-	off := uint32(addr - l.syscalls)
 	for i := range l.p.Syscalls {
 		s := &l.p.Syscalls[i]
-		if !s.Moved() || off < s.copied {
+		if !ok || !s.Moved() {
 			continue
 		}
 		code, err := l.p.file.Bytes(s.Move.Addr, s.Move.Code)
-		if err != nil || int(off-s.copied) > m.syscallLen(s, code) {
+		if err != nil {
 			continue
 		}
-		if behind, ok := m.syscallWaits(s, code, int(off-s.copied)); ok {
-			return s.Addr + uint64(behind), true
+		for off := range m.syscallLen(s, code) + 1 {
+			if behind, ok := m.syscallWaits(s, code, off); ok {
+				all = append(all, Wait{l.syscalls + uint64(s.copied) + uint64(off), s.Addr + uint64(behind)})
+			}
 		}
 	}
-	return 0, false
+	slices.SortFunc(all, func(a, b Wait) int { return cmp.Compare(a.At, b.At) })
+	return all
 }
 
 // waiter is a machine on which threads that wait in a system call can be moved to the copy, and back.

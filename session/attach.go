@@ -41,6 +41,27 @@ type Attach struct {
 // it.
 func CheckAttach(pid int) error { return tracee.CheckAttach(pid) }
 
+// Release takes the tracer out of a process whose recorder was killed, and out of those that share its buffer, as they were forked
+// from it. An error is about the process itself: it stays as it is if the recorder may live, or the process was started with the
+// tracer.
+func Release(pid int) error {
+	buffer, shares := tracee.BufferOf(pid)
+	if _, err := tracee.Release(pid); err != nil {
+		return err
+	}
+	for shares {
+		var err error
+		left := buffer.Mappers(0)
+		for _, p := range left {
+			if _, err = tracee.Release(p.Pid); err == nil {
+				break // others can have been forked meanwhile
+			}
+		}
+		shares = len(left) > 0 && err == nil
+	}
+	return nil
+}
+
 // ProcessDir is where a process's files are in /proc, even if its first thread has ended.
 func ProcessDir(pid int) string { return procfs.Dir(pid) }
 

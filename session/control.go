@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/session/internal/procfs"
+	"github.com/fentry-dev/fentry/session/internal/tracee"
 )
 
 // Control of a session while it runs.
@@ -36,6 +37,9 @@ func (e *ControlError) Error() string { return e.Why }
 
 // ErrNotRecorded is returned by [Control] for a process that no recorder answers for.
 var ErrNotRecorded = errors.New("no recorder answers for it")
+
+// ErrNoTracer is returned by [Release] for a process that has no tracer.
+var ErrNoTracer = tracee.ErrNoRuntime
 
 const (
 	controlPatience = 10 * time.Second

@@ -97,7 +97,8 @@ func newDetachCmd(a *app) *cobra.Command {
 returns when the recorder has been told. A process that was attached to (record -p) is put
 back to what it was, and goes on. The tracer's code is taken out of it, too, once nobody
 can come there any more; where a thread stays in it, so does the code, switched off. With
---unload, detach waits for that, and fails with the reason if the code stays.`,
+--unload, detach waits for that, and fails with the reason if the code stays. If the
+recorder was killed, detach takes the tracer out itself, of a process that was attached to.`,
 		Example: `  fentry detach 1234
   fentry detach --unload 1234`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -145,6 +146,15 @@ does the recording. info says of how much of the time before nothing is missing.
 	return cmd
 }
 
+// release takes a tracer out whose recorder was killed.
+func release(pid int) error {
+	err := session.Release(pid)
+	if errors.Is(err, session.ErrNoTracer) {
+		return session.ErrNotRecorded
+	}
+	return err
+}
+
 // runControl sends a command, and says where in it an error is.
 func runControl(a *app, cmd *cobra.Command, process, command string) error {
 	pid, err := strconv.Atoi(process)
@@ -152,6 +162,9 @@ func runControl(a *app, cmd *cobra.Command, process, command string) error {
 		return usagef(cmd, "%s is no process id", process)
 	}
 	answer, err := session.Control(pid, command)
+	if errors.Is(err, session.ErrNotRecorded) && strings.HasPrefix(command, "detach") {
+		err = release(pid)
+	}
 	var wrong *session.ControlError
 	if errors.As(err, &wrong) {
 		return fmt.Errorf("%s: column %d: %s", command, wrong.Column, wrong.Why)

@@ -38,6 +38,7 @@ type Attachment struct {
 
 	mu     sync.Mutex
 	images []*image // the program is the first
+	apart  []*image // those that have only their memory in the process
 	hooks  hooks
 	seen   map[int][]*Library // those that were loaded when a process was looked at last
 
@@ -56,6 +57,10 @@ type image struct {
 	mapped  []area
 	edits   []arch.Edit // those that were written
 	failed  bool        // it could not be put into the process
+	notes   []byte      // the journal, until it is written
+	journal uint64      // where that is; 0: there is none
+	size    uint64      // of the code of an image that was found again by that
+	stack   area        // that was found, too
 }
 
 // home tells the plan of the program that others join.
@@ -88,6 +93,9 @@ func Attach(t Target) (*Attachment, error) {
 		return nil, err
 	}
 	defer ts.close()
+	if _, err := ts.retire(); err != nil {
+		return nil, err
+	}
 	home := &image{m: t.Plan}
 	entry := auxValue(ts.aux, atEntry)
 	if home.bias = entry - t.Plan.OrigEntry; entry == 0 || home.bias%PageSize != 0 {
@@ -161,6 +169,9 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 			err = Check(im.m)
 		}
 		if err == nil {
+			err = im.note(a.images)
+		}
+		if err == nil {
 			err = ts.free(ms, im)
 		}
 	}
@@ -195,6 +206,9 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 	for _, im := range images {
 		if err == nil {
 			err = ts.memory().WriteAt(im.m.RX, im.bias+im.m.RXAddr)
+		}
+		if err == nil {
+			err = im.complete(ts.memory())
 		}
 	}
 	if err == nil {
@@ -294,7 +308,7 @@ func (a *Attachment) divide() {
 
 // view is what of an attachment is in a process, by its mappings; nil: it runs another program by now.
 func (a *Attachment) view(pid int, ms []mapping) *Attachment {
-	v := &Attachment{started: true}
+	v := &Attachment{started: true, hooks: a.hooks}
 	joined := joinedIn(pid)
 	for i, im := range a.images {
 		at := im.bias + im.m.RXAddr
@@ -306,14 +320,14 @@ func (a *Attachment) view(pid int, ms []mapping) *Attachment {
 			continue
 		}
 		if im.beside && !joined(im) {
-			v.mapped = append(v.mapped, im.mapped...)
+			v.mapped, v.apart = append(v.mapped, im.mapped...), append(v.apart, im)
 			continue
 		}
 		v.images = append(v.images, im)
 		v.mapped = append(v.mapped, im.mapped...)
 		v.edits = append(v.edits, im.edits...)
 	}
-	v.mapped = append(v.mapped, a.hooks.mapped...)
+	v.mapped = append(v.mapped, a.hooks.pages()...)
 	v.edits = append(v.edits, a.hooks.edits...)
 	slices.SortStableFunc(v.edits, byAddress)
 	v.edits = layered(v.edits)
@@ -423,7 +437,8 @@ func (a *Attachment) planned() []arch.Edit {
 
 // added is where the memory is that an image gets.
 func (im *image) added() (lo, hi uint64) {
-	return im.bias + im.m.RWAddr, im.bias + im.m.RXAddr + pageUp(uint64(len(im.m.RX)))
+	_, hi = im.code()
+	return im.bias + im.m.RWAddr, hi + uint64(len(im.notes))
 }
 
 // An area is memory that was mapped in the process.
@@ -443,6 +458,13 @@ func (a *Attachment) mapMemory(r *remote) (s remoteStack, err error) {
 	if err == nil {
 		s, err = r.mapStack()
 	}
+	for i, im := range a.images {
+		if err == nil && i == 0 {
+			err = im.begin(&r.t.Process, &s)
+		} else if err == nil {
+			err = im.begin(&r.t.Process, nil)
+		}
+	}
 	return s, err
 }
 
@@ -454,6 +476,7 @@ func (im *image) mapAt(mmap func(at, size uint64, prot int) error) error {
 	}{
 		{area{im.bias + im.m.RWAddr, pageUp(im.m.RWSize)}, unix.PROT_READ | unix.PROT_WRITE},
 		{area{im.bias + im.m.RXAddr, pageUp(uint64(len(im.m.RX)))}, unix.PROT_READ | unix.PROT_EXEC},
+		{area{im.journal, uint64(len(im.notes))}, unix.PROT_READ},
 	} {
 		if p.size == 0 {
 			continue
@@ -466,9 +489,17 @@ func (im *image) mapAt(mmap func(at, size uint64, prot int) error) error {
 	return nil
 }
 
-// unmapMemory gives the plans' memory back.
+// unmapMemory gives the plans' memory back: the journals first, so that none names what is not there.
 func (a *Attachment) unmapMemory(r *remote) error {
+	var journals, others []area
 	for _, m := range a.mapped {
+		if a.isJournal(m) {
+			journals = append(journals, m)
+		} else {
+			others = append(others, m)
+		}
+	}
+	for _, m := range append(journals, others...) {
 		if _, err := r.call(unix.SYS_MUNMAP, m.at, m.size); err != nil {
 			return fmt.Errorf("unmap %#x in the process: %w", m.at, err)
 		}
@@ -595,7 +626,7 @@ func (a *Attachment) undo(ts *threads, ms []mapping, stack remoteStack) error {
 				ts.forgetBlocks()
 				return a.leave(r, stack)
 			}
-			return errors.Join(a.unmapMemory(r), r.unmapStack(stack))
+			return errors.Join(r.unmapStack(stack), a.unmapMemory(r)) // a journal names the stack
 		})
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
 // Attachment is a plan in a process that runs.
@@ -48,6 +49,12 @@ type Target struct {
 
 // Attach puts a plan into a process that runs.
 func Attach(Target) (*Attachment, error) { return nil, errNoAttach }
+
+// Release takes a tracer out of a process whose recorder has ended without doing so.
+func Release(int) (time.Duration, error) { return 0, errNoAttach }
+
+// BufferOf is the buffer of the tracer in a process.
+func BufferOf(int) (f procfs.SharedFile, ok bool) { return f, false }
 
 // Steps are what a process does itself that comes to the runtime.
 type Steps interface {

@@ -27,6 +27,11 @@ type hooks struct {
 	debug  uint64 // the loader's struct r_debug; 0: there is none
 }
 
+// pages are those that are mapped.
+func (h *hooks) pages() []area {
+	return slices.DeleteFunc(slices.Clone(h.mapped), func(m area) bool { return m.size == 0 })
+}
+
 // A hookPage is a page that is to be mapped, and what leads there.
 type hookPage struct {
 	at    uint64
@@ -76,12 +81,17 @@ func (a *Attachment) hook(ts *threads, t *Target) error {
 	}
 	var edits []arch.Edit
 	for _, p := range pages {
-		if err := ts.memory().WriteAt(p.code, p.at); err != nil {
-			return err
-		}
 		edits = append(edits, p.edits...)
 	}
 	slices.SortFunc(edits, byAddress)
+	if err := home.noteHooks(ts.memory(), a.hooks.mapped, edits); err != nil {
+		return err
+	}
+	for _, p := range pages {
+		if err := ts.memory().WriteAt(p.code, p.at); err != nil {
+			return err
+		}
+	}
 	if err := ownPages(ts.memory(), edits); err != nil {
 		return err
 	}
@@ -321,6 +331,9 @@ func (a *Attachment) join(ts *threads, ms []mapping, im *image, do Steps) error 
 	if err := Check(im.m); err != nil {
 		return err
 	}
+	if err := im.note(a.images); err != nil {
+		return err
+	}
 	if err := ts.free(ms, im); err != nil {
 		return err
 	}
@@ -328,7 +341,13 @@ func (a *Attachment) join(ts *threads, ms []mapping, im *image, do Steps) error 
 	if err := im.mapAt(do.Map); err != nil {
 		return err
 	}
+	if err := im.begin(ts.memory(), nil); err != nil {
+		return err
+	}
 	if err := ts.memory().WriteAt(im.m.RX, im.bias+im.m.RXAddr); err != nil {
+		return err
+	}
+	if err := im.complete(ts.memory()); err != nil {
 		return err
 	}
 	traced, err := do.Call(im.bias + im.m.Running.Attach)

@@ -143,6 +143,11 @@ func (d *detaching) prepare() error {
 		if d.stack, err = r.mapStack(); err != nil {
 			return err
 		}
+		if journal := d.a.images[0].journal; journal != 0 {
+			if err := noteStack(&r.t.Process, journal, &d.stack); err != nil {
+				return err
+			}
+		}
 		err = d.findAreas(r)
 		d.added, d.stacks = newSpans(d.a.mapped), newSpans(d.areas)
 		return err
@@ -279,12 +284,33 @@ const unmapStep = 1 << 20
 // unmap gives back what nobody is in any more. Of a large program that is much, and takes long: it is done in stops of a
 // bounded length, of one thread.
 func (d *detaching) unmap() error {
-	rest := append(slices.Clone(d.a.mapped), area{d.stack.lo, d.stack.hi - d.stack.lo})
+	rest, slots := slices.Clone(d.a.mapped), d.a.slots()
+	if d.stack.lo != 0 {
+		rest = append(rest, area{d.stack.lo, d.stack.hi - d.stack.lo})
+		slots[d.stack.lo] = d.stack.noted
+	}
+	// Journals go last, and at once; that of the home names what others do not.
+	slices.SortStableFunc(rest, func(x, y area) int { return cmp.Compare(d.a.lasts(x), d.a.lasts(y)) })
+	if err := d.a.closeJournals(d.ts.memory()); err != nil {
+		return err
+	}
 	return d.ts.inStops(true, func() bool { return len(rest) > 0 }, func(began time.Time) error {
 		return d.ts.calling(d.ms, func(r *remote) error {
 			for len(rest) > 0 && time.Since(began) < stopLimit {
 				m := &rest[0]
 				n := min(m.size, unmapStep)
+				if d.a.isJournal(*m) {
+					n = m.size
+				}
+				if slot := slots[m.at]; slot != 0 {
+					left := area{m.at + n, m.size - n}
+					if err := r.t.WriteAt(le.AppendUint64(le.AppendUint64(nil, left.at), left.size), slot); err != nil {
+						return err
+					}
+					if left.size > 0 {
+						slots[left.at] = slot
+					}
+				}
 				if _, err := r.call(unix.SYS_MUNMAP, m.at, n); err != nil {
 					return fmt.Errorf("unmap %#x in the process: %w", m.at, err)
 				}
@@ -295,6 +321,17 @@ func (d *detaching) unmap() error {
 			return nil
 		})
 	})
+}
+
+// lasts orders what is given back.
+func (a *Attachment) lasts(m area) int {
+	switch {
+	case m.at == a.images[0].journal:
+		return 2
+	case a.isJournal(m):
+		return 1
+	}
+	return 0
 }
 
 // isTable tells edits of unwind tables.
@@ -397,7 +434,7 @@ func (s spans) has(v uint64) bool {
 // occupied tells whether a thread is inside of what was added, or on the way there.
 func (d *detaching) occupied(t *thread) bool {
 	a, pc := d.a, t.regs.pc()
-	if a.inside(pc) {
+	if a.inside(pc) || a.inside(t.regs.sp()) { // it can be on a stack that routines ran on
 		return true
 	}
 	i := sort.Search(len(a.edits), func(i int) bool { return a.edits[i].Addr > pc }) - 1
@@ -549,5 +586,5 @@ func (a *Attachment) leave(r *remote, stack remoteStack) error {
 	if err != nil || !gone {
 		return err
 	}
-	return errors.Join(a.unmapMemory(r), r.unmapStack(stack))
+	return errors.Join(r.unmapStack(stack), a.unmapMemory(r)) // a journal names the stack
 }

@@ -118,9 +118,10 @@ func recordedBy(recorder int, namespace uint64) error {
 		return fmt.Errorf("process %d of another PID namespace records it: only one can", recorder)
 	}
 	dir := fmt.Sprintf("/proc/%d", recorder)
-	name, err := os.ReadFile(dir + "/comm")
-	if err != nil {
-		return fmt.Errorf("process %d has recorded it, and has ended without taking its tracer out", recorder)
+	stat, err := procfs.ReadStat(dir + "/stat")
+	name, nerr := os.ReadFile(dir + "/comm")
+	if err != nil || nerr != nil || !procfs.ProcessAlive(recorder, stat.Start) {
+		return fmt.Errorf("process %d has started it with a tracer, and has ended: the tracer is off, and stays in it until it is started anew", recorder)
 	}
 	to := ""
 	fds, _ := os.ReadDir(dir + "/fd")

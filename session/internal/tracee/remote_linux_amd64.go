@@ -179,7 +179,10 @@ func (r *remote) await(pause func(looks int) bool) (ws syscall.WaitStatus, err e
 
 // A stack is memory that was mapped for routines to run on. It begins with the two words of a result, and room for what
 // a routine writes.
-type remoteStack struct{ lo, hi uint64 }
+type remoteStack struct {
+	lo, hi uint64
+	noted  uint64 // where a journal names it; 0: nowhere
+}
 
 const (
 	remoteStackSize = 256 << 10
@@ -201,6 +204,11 @@ func (r *remote) mapStack() (s remoteStack, err error) {
 }
 
 func (r *remote) unmapStack(s remoteStack) error {
+	if s.noted != 0 {
+		if err := r.t.WriteAt(make([]byte, 16), s.noted); err != nil {
+			return err
+		}
+	}
 	_, err := r.call(unix.SYS_MUNMAP, s.lo, s.hi-s.lo)
 	return err
 }

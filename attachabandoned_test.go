@@ -1,0 +1,180 @@
+//go:build linux
+
+package fentry_test
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/trace"
+)
+
+// A process whose recorder was killed is attached to anew, and what is recorded then is exact; or it is detached from. After both
+// it is as it was before. A recorder that lives is left alone.
+func TestAttachAbandoned(t *testing.T) {
+	program := buildFile(t, "testdata/control.c", "-fpatchable-function-entry=5")
+	recorder := buildRecorder(t)
+	for name, options := range map[string][]string{"program": nil, "libraries": {"-L", "*"}, "system calls": {"--syscalls"}} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(program)
+			c := startTold(t, cmd)
+			t.Cleanup(func() { c.in.Close(); cmd.Wait() })
+			if _, err := fmt.Sscan(c.line(), &c.pid); err != nil {
+				t.Fatal(err)
+			}
+			c.do("work 10")
+			c.do("thread 10")
+			before, files, _ := state(t, c.pid)
+			args := append([]string{"record", "-q", "--overhead", "no", "-p", fmt.Sprint(c.pid)}, options...)
+			// recorded has a recorder begin, and the program do something.
+			recorded := func(dir string) *exec.Cmd {
+				r := exec.Command(recorder, append(args, "-o", dir)...)
+				r.Stderr = os.Stderr
+				if err := r.Start(); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { r.Process.Kill(); r.Wait() })
+				c.control("status")
+				c.do("work 100")
+				return r
+			}
+			same := func() {
+				t.Helper()
+				if maps, fds, _ := state(t, c.pid); ofFiles(maps) != ofFiles(before) || fds != files || hasTracer(maps) || tracersMemory(maps) {
+					t.Errorf("%d descriptors, %d before\n%s\n%s", fds, files, before, maps)
+				}
+				unchangedCode(t, c.pid, program)
+			}
+			first := recorded(filepath.Join(t.TempDir(), "first"))
+			if err := session.Release(c.pid); err == nil || !strings.Contains(err.Error(), "records it") {
+				t.Errorf("%v; a recorder lives", err)
+			}
+			if _, err := fentry.Attach(context.Background(), []int{c.pid}, fentry.Options{Dir: filepath.Join(t.TempDir(), "no")}); err == nil ||
+				!strings.Contains(err.Error(), "records it") {
+				t.Errorf("%v; a recorder lives", err)
+			}
+			first.Process.Kill()
+			first.Wait()
+
+			dir := filepath.Join(t.TempDir(), "second")
+			second := recorded(dir)
+			c.do("thread 100")
+			if err := second.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			if err := second.Wait(); err != nil {
+				t.Errorf("the second recorder: %v", err)
+			}
+			if got := callsIn(t, dir); got["outer"] != 200 || got["leaf"] != 600 {
+				t.Errorf("calls %v", got)
+			}
+			same()
+
+			third := recorded(filepath.Join(t.TempDir(), "third"))
+			third.Process.Kill()
+			third.Wait()
+			if out, err := exec.Command(recorder, "detach", fmt.Sprint(c.pid)).CombinedOutput(); err != nil || len(out) > 0 {
+				t.Errorf("detach: %v, %s", err, out)
+			}
+			same()
+			c.do("work 10")
+			if out, err := exec.Command(recorder, "detach", fmt.Sprint(c.pid)).CombinedOutput(); err == nil ||
+				!strings.Contains(string(out), "no recorder answers for it") {
+				t.Errorf("detach: %v, %s", err, out)
+			}
+		})
+	}
+}
+
+// tracersMemory tells whether mappings have code of no file.
+func tracersMemory(maps string) bool {
+	for line := range strings.Lines(maps) {
+		if f := strings.Fields(line); len(f) == 5 && strings.Contains(f[1], "x") {
+			return true
+		}
+	}
+	return false
+}
+
+// unchangedCode fails if the code of a program is not what its file has.
+func unchangedCode(t *testing.T, pid int, program string) {
+	t.Helper()
+	f, err := elf.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	maps, _, _ := state(t, pid)
+	var base int64
+	if _, err := fmt.Sscanf(maps[strings.Index("\n"+maps, "\n"+firstOf(maps, program)):], "%x-", &base); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{".text", ".eh_frame_hdr", ".eh_frame"} {
+		s := f.Section(name)
+		want, err := s.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, len(want))
+		if _, err := mem.ReadAt(got, base+int64(s.Addr)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not what it was: %v", name, err)
+		}
+	}
+}
+
+// firstOf is the first line of mappings that is of a file.
+func firstOf(maps, file string) string {
+	for line := range strings.Lines(maps) {
+		if strings.HasSuffix(line, " "+file+"\n") {
+			return line
+		}
+	}
+	return ""
+}
+
+// A program that was started by a recorder which was killed keeps its tracer, and that is said.
+func TestAbandonedStarted(t *testing.T) {
+	program := buildFile(t, "testdata/control.c", "-fpatchable-function-entry=5")
+	recorder := buildRecorder(t)
+	dir := filepath.Join(t.TempDir(), "fentry.data")
+	cmd := exec.Command(recorder, "record", "-q", "--overhead", "no", "-o", dir, "--", program)
+	c := startTold(t, cmd)
+	t.Cleanup(func() { c.in.Close(); cmd.Wait() })
+	if _, err := fmt.Sscan(c.line(), &c.pid); err != nil {
+		t.Fatal(err)
+	}
+	c.control("status")
+	cmd.Process.Kill()
+	waitFor(t, "end of the recorder", func() int {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", cmd.Process.Pid))
+		for _, th := range threads {
+			if stat, err := os.ReadFile(th); err == nil && !strings.Contains(string(stat), ") Z ") && !strings.Contains(string(stat), ") X ") {
+				return 0
+			}
+		}
+		return 1
+	})
+	for _, err := range []error{session.Release(c.pid), func() error {
+		_, err := fentry.Attach(context.Background(), []int{c.pid}, fentry.Options{Dir: filepath.Join(t.TempDir(), "no"), Policy: trace.PolicyDrop})
+		return err
+	}()} {
+		if err == nil || !strings.Contains(err.Error(), "stays in it until it is started anew") {
+			t.Errorf("%v", err)
+		}
+	}
+	c.do("work 10")
+}
