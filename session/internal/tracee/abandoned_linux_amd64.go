@@ -43,7 +43,7 @@ func (j *journal) recorder() recorder {
 	return recorder{j.word(jRecorder), j.word(jRecorder + 1), j.word(jRecorder + 2), j.word(jRecorder + 3)}
 }
 
-const mostJournal = 1 << 28
+const mostJournal = 1 << 26 // 200,000 functions take 3 MB
 
 // journals are those in a process, the home's first. It is at the beginning of a mapping, as what is in front of it is code.
 func (ts *threads) journals(ms []mapping) (all []*journal, err error) {
