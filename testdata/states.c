@@ -421,6 +421,12 @@ static int never_restarted(const char *name)
 {
 	return !strncmp(name, "epoll", 5) || !strncmp(name, "sem", 3) || !strncmp(name, "sigtimedwait", 12) || !strncmp(name, "sigwaitinfo", 11);
 }
+/* early is by how much a call may end too early, in s: the kernel counts a socket's time in ticks, and where a machine was held up it
+   makes up for those that it has missed. */
+static double early(const char *name)
+{
+	return !strcmp(name, "recv") || !strcmp(name, "read of a socket") ? 0.02 : 0.002;
+}
 static int rare;
 
 static void *goes_round(void *arg)
@@ -441,7 +447,7 @@ static void *goes_round(void *arg)
 			; /* docs/support.md */
 		else if (r != s->result || (r == -1 && error != s->error))
 			BAD("%s: %ld, errno %d\n", s->name, r, error);
-		else if (took < s->seconds - 0.002)
+		else if (took < s->seconds - early(s->name))
 			BAD("%s: it lasted for %.6f s of %.6f\n", s->name, took, s->seconds);
 		s->rounds++;
 	}
