@@ -103,7 +103,8 @@ the recording, and so does --for. With -L, libraries are recorded that they have
 loaded, or load later; --flight and --dump-on mean how the processes end, which
 recent kernels tell. The few functions that begin with a call are not recorded,
 nor are system calls of programs that can cancel threads (pthread_cancel).
-Processes of other users, and those that a debugger traces, are left alone.
+Processes of other users, and those that a debugger traces, are left alone. If
+the recorder is killed, the next one, or fentry detach, takes the tracer out.
 
 Options go before PROGRAM: everything after it belongs to the program. The exit
 status is the program's; a signal that kills it kills fentry too. If the program

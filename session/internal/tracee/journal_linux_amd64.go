@@ -26,7 +26,7 @@ import (
 // not whole, no code of the image has been changed. It does not have the bytes that were changed: those are in the file that
 // the process maps, and the journal has their sum. Children that are forked have it, too.
 //
-// The header is words, the rest lists of numbers. How it is read is in abandoned_linux_amd64.go.
+// The header is words, the rest lists of numbers. How it is read is in found_linux_amd64.go.
 
 const (
 	journalMagic   = "fentry:J"

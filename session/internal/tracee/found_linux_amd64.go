@@ -1,0 +1,317 @@
+package tracee
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/patch"
+)
+
+// What the journals in a process name, as far as it agrees with what the kernel and the files say.
+
+// found is what journals name, the home first, if it agrees with what is there.
+func (ts *threads) found(ms []mapping, js []*journal) (*Attachment, error) {
+	a := &Attachment{seen: make(map[int][]*Library)}
+	for i, j := range js {
+		im, err := ts.image(ms, j)
+		if err != nil {
+			return nil, err
+		}
+		if home := j.word(jKind) == kindHome; home && i > 0 {
+			return nil, j.wrong("it has two")
+		}
+		a.images = append(a.images, im)
+		if j.word(jKind) == kindHome {
+			if err := ts.foundHooks(ms, a, j); err != nil {
+				return nil, err
+			}
+		}
+		if s := j.area(jStack); s.signed(ts.memory()) && covers(ms, s, "rw-p") {
+			im.stack, im.mapped = s, append(im.mapped, s)
+		}
+	}
+	if !a.images[0].home() {
+		return nil, js[0].wrong("it has no beginning")
+	}
+	if err := a.settled(); err != nil {
+		return nil, js[0].because(err)
+	}
+	for i, im := range a.images {
+		for _, o := range a.images[:i] {
+			if overlap(im.mapped, o.mapped) {
+				return nil, js[i].wrong("memory")
+			}
+		}
+	}
+	return a, nil
+}
+
+// settled drops edits that are not there as they were made. Another image's can be in the same place, which was made since; and what
+// has been added later leaves places alone that somebody else has changed.
+func (a *Attachment) settled() error {
+	there := make(map[uint64]int)
+	for _, im := range a.images {
+		for i := range im.edits {
+			if e := &im.edits[i]; e.Reason != disputed {
+				there[e.Addr] = len(e.Old)
+			}
+		}
+	}
+	for _, im := range a.images {
+		for i := range im.edits {
+			e := &im.edits[i]
+			if e.Reason == disputed && there[e.Addr] != len(e.Old) && !im.beside {
+				return fmt.Errorf("what is at %#x is neither its file's nor the tracer's", e.Addr)
+			}
+		}
+	}
+	taken := make(map[uint64]bool)
+	for _, im := range a.images {
+		im.edits = slices.DeleteFunc(im.edits, func(e arch.Edit) bool {
+			drop := e.Reason == disputed || taken[e.Addr]
+			taken[e.Addr] = taken[e.Addr] || !drop
+			return drop
+		})
+	}
+	return nil
+}
+
+// disputed is the reason of an edit in whose place something else is.
+const disputed = "disputed"
+
+func overlap(some, others []area) bool {
+	return slices.ContainsFunc(some, func(a area) bool {
+		return slices.ContainsFunc(others, func(b area) bool { return a.at < b.at+b.size && b.at < a.at+a.size })
+	})
+}
+
+// covers tells whether all of an area is memory without a file, of a kind.
+func covers(ms []mapping, a area, perms string) bool {
+	if a.at%PageSize != 0 || a.size%PageSize != 0 || a.at+a.size < a.at {
+		return false
+	}
+	at := a.at
+	for _, m := range ms {
+		if m.lo <= at && at < m.hi && m.perms == perms && (m.path == "" || m.path == "[heap]") {
+			at = m.hi
+		}
+	}
+	return at >= a.at+a.size
+}
+
+// in tells whether so many bytes are in an area.
+func (a area) has(at, n uint64) bool { return at-a.at < a.size && n <= a.size-(at-a.at) }
+
+// image is what a journal names.
+func (ts *threads) image(ms []mapping, j *journal) (*image, error) {
+	rw, rx, bias, kind := j.area(jRW), j.area(jRX), j.word(jBias), j.word(jKind)
+	whole := rx.size != 0 && j.word(jState) == journalWhole
+	if rw.size != 0 && !covers(ms, rw, "rw-p") || rx.size != 0 && (!covers(ms, rx, "r-xp") || rx.at+rx.size != j.at) || kind > kindLibraryBeside ||
+		bias%PageSize != 0 {
+		return nil, j.wrong("memory")
+	}
+	im := &image{
+		m: &patch.Memory{RXAddr: rx.at - bias, RWAddr: rw.at - bias, RWSize: rw.size, Running: &patch.Running{}}, bias: bias,
+		beside: kind == kindBeside || kind == kindLibraryBeside, journal: j.at, size: rx.size,
+	}
+	for _, m := range []area{rw, rx, {j.at, j.word(jSelf + 1)}} {
+		if m.size != 0 {
+			im.mapped = append(im.mapped, m)
+		}
+	}
+	if kind == kindLibrary || kind == kindLibraryBeside {
+		im.library = &Library{pid: ts.pid, lo: j.word(jLibrary), hi: j.word(jLibrary + 1)}
+	}
+	if !whole {
+		im.m.Running.Unwind = im.m.RXAddr + rx.size
+		return im, nil
+	}
+	run := im.m.Running
+	for i, w := range runningWords(run) {
+		*w = j.word(jRunning + i)
+	}
+	traced := j.word(jTraced)
+	run.Traced = int(traced)
+	for _, routine := range []uint64{run.Remote, run.Attach, run.Areas, run.Shed, run.Leave} {
+		if !rx.has(bias+routine, 1) {
+			return nil, j.wrong("routines")
+		}
+	}
+	if traced > format.IDMax || run.Thunk == 0 || run.Thunk > arch.ThunkSize || traced*run.Thunk > rx.size || run.Return >= run.Thunk ||
+		traced > 0 && !rw.has(bias+run.Switches, traced) || bias+run.Unwind-rx.at > rx.size || im.home() && !rw.has(bias+run.Armed, 4) {
+		return nil, j.wrong("functions")
+	}
+	return im, ts.foundLists(ms, j, im)
+}
+
+// foundLists reads the lists of a journal.
+func (ts *threads) foundLists(ms []mapping, j *journal, im *image) error {
+	list, waits, key := j.word(jEdits+1), j.word(jWaits), j.word(jKey)
+	room := uint64(len(j.rest))
+	if list > room || waits > room/16 || key > room || list+16*waits+key > room {
+		return j.wrong("lists")
+	}
+	b := j.rest[list:]
+	for range waits {
+		im.m.Running.Waits = append(im.m.Running.Waits, patch.Wait{At: le.Uint64(b), Back: le.Uint64(b[8:])})
+		b = b[16:]
+	}
+	in := func(m *mapping) bool { return true }
+	if l := im.library; l != nil {
+		l.key = string(b[:key])
+		if !l.in(ms) || l.hi < l.lo {
+			return nil // it has been unloaded
+		}
+		in = func(m *mapping) bool { return l.lo <= m.lo && m.hi <= l.hi }
+	}
+	edits, err := ts.foundEdits(ms, j.rest[:list], j.word(jEdits), j.word(jSum), in)
+	if err != nil {
+		return fmt.Errorf("%w", j.because(err))
+	}
+	im.edits = edits
+	for _, w := range im.m.Running.Waits {
+		if !slices.ContainsFunc(ms, func(m mapping) bool {
+			return m.isFileCode() && m.perms[2] == 'x' && m.lo <= im.bias+w.Back && im.bias+w.Back < m.hi && in(&m)
+		}) {
+			return j.wrong("system calls")
+		}
+	}
+	return nil
+}
+
+func (j *journal) because(err error) error {
+	return fmt.Errorf("the tracer in it, whose recorder has ended, cannot be taken out: %w", err)
+}
+
+// foundHooks reads what the home's journal says of hooks.
+func (ts *threads) foundHooks(ms []mapping, a *Attachment, j *journal) error {
+	word := func(i int) uint64 { return le.Uint64(j.h[jHooks+8*i:]) }
+	if word(0) == 0 {
+		return nil // none are noted yet
+	}
+	if word(1) > journalHeader-jHooksList {
+		return j.wrong("hooks")
+	}
+	for i := 3; i < 7; i += 2 {
+		m := area{word(i), word(i + 1)}
+		if m.size == 0 {
+			m = area{} // its place in the list stays
+		} else if m.size != PageSize || !covers(ms, m, "r-xp") {
+			return j.wrong("hooks")
+		}
+		a.hooks.mapped = append(a.hooks.mapped, m)
+	}
+	edits, err := ts.foundEdits(ms, j.h[jHooksList:][:word(1)], word(0), word(2), func(*mapping) bool { return true })
+	if err != nil {
+		return j.because(err)
+	}
+	for i := range edits {
+		if edits[i].Reason == disputed {
+			return j.because(fmt.Errorf("what is at %#x is neither its file's nor the tracer's", edits[i].Addr))
+		}
+	}
+	a.hooks.edits = edits
+	return nil
+}
+
+// foundEdits are the edits of a list that are there, with what the file has in their places. It is an error if the file is not
+// the one that was changed, or if something else is there.
+func (ts *threads) foundEdits(ms []mapping, list []byte, n, sum uint64, in func(*mapping) bool) (all []arch.Edit, err error) {
+	files := make(map[mapping]*os.File)
+	defer func() {
+		for _, f := range files {
+			_ = f.Close() // perhaps nil
+		}
+	}()
+	h, end := fnv.New64a(), uint64(0)
+	var src window
+	for ; n > 0; n-- {
+		skip, k := binary.Uvarint(list)
+		size, l := binary.Uvarint(list[max(k, 0):])
+		if k <= 0 || l <= 0 {
+			return nil, errors.New("what it says of itself is not so (code)")
+		}
+		list = list[k+l:]
+		e := arch.Edit{Addr: end + skip}
+		kind, length := size%editKinds, size/editKinds
+		if length == 0 || length > mostJournal || e.Addr < end || e.Addr+length < e.Addr || kind != editTable && length > uint64(len(list)) {
+			return nil, errors.New("what it says of itself is not so (code)")
+		}
+		end = e.Addr + length
+		if src.now == nil || !src.has(e.Addr, length) {
+			if src, err = ts.window(ms, e.Addr, length, files, in); err != nil {
+				return nil, err
+			}
+		}
+		e.Old, e.New = src.was[e.Addr-src.at:][:length:length], src.now[e.Addr-src.at:][:length:length]
+		h.Write(e.Old)
+		switch kind {
+		case editTable:
+			e.Reason = patch.ReasonUnwind
+		case editLanding:
+			e.Reason = patch.ToLanding.String()
+		}
+		if kind != editTable {
+			if !bytes.Equal(e.New, list[:length]) {
+				e.Reason = disputed
+			}
+			list = list[length:]
+		}
+		if !bytes.Equal(e.New, e.Old) {
+			all = append(all, arch.Edit{Addr: e.Addr, Old: bytes.Clone(e.Old), New: bytes.Clone(e.New), Reason: e.Reason})
+		}
+	}
+	if h.Sum64() != sum {
+		return nil, errors.New("a file that it maps is not what it was")
+	}
+	return all, nil
+}
+
+// A window is a part of a mapping: what is there, and what the file has.
+type window struct {
+	area
+	now, was []byte
+}
+
+const windowSize = 1 << 20
+
+// window reads one from an address on, of at least so many bytes.
+func (ts *threads) window(ms []mapping, at, least uint64, files map[mapping]*os.File, in func(*mapping) bool) (w window, err error) {
+	i := slices.IndexFunc(ms, func(m mapping) bool { return m.lo <= at && at < m.hi })
+	if i < 0 || ms[i].hi-at < least || !ms[i].isFileCode() || !in(&ms[i]) {
+		return w, fmt.Errorf("no code of a file is at %#x", at)
+	}
+	m := ms[i]
+	f, known := files[m]
+	if !known {
+		f = ts.fileOf(&m)
+		files[m] = f
+	}
+	offset, _, _ := strings.Cut(m.key, " ")
+	begin, err := strconv.ParseInt(offset, 16, 64)
+	if f == nil || err != nil {
+		return w, fmt.Errorf("%s cannot be read, which has what was changed", m.path)
+	}
+	w.area = area{at, max(least, min(m.hi-at, windowSize))}
+	w.now, w.was = make([]byte, w.size), make([]byte, w.size)
+	n, err := f.ReadAt(w.was, begin+int64(at-m.lo))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return w, err
+	}
+	w.size = uint64(n)
+	if w.size < least {
+		return w, fmt.Errorf("%s is shorter than what it maps", m.path)
+	}
+	w.was, w.now = w.was[:n], w.now[:n]
+	return w, ts.memory().ReadAt(w.now, at)
+}
