@@ -223,6 +223,17 @@ func TestPlain(t *testing.T) {
 			want: "f: stack-walker +0 0 0",
 		},
 		{
+			name: "what Mono has compiled ahead of time",
+			text: fn("f", "mov $1,%eax\nret") + ".data\n.globl mono_aot_file_info\nmono_aot_file_info: .quad 0\n.text\n",
+			args: "-shared",
+			want: "f: stack-walker +0 0 0",
+		},
+		{
+			name: "Mono, which looks for that",
+			text: fn("f", "mov $1,%eax\nret") + ".section .rodata\n.asciz \"mono_aot_file_info\"\n.text\n",
+			want: "f:  +0 5 5",
+		},
+		{
 			name: "with a module that computes a checksum of its code",
 			text: fn("f", "mov $1,%eax\nret") + ".section .rodata\n.asciz \"FIPS integrity test\"\n.text\n",
 			want: "f: measured +0 0 0",

@@ -40,6 +40,10 @@ var runtimes = []struct {
 // and ends.
 const measured = "FIPS integrity test"
 
+// monoImage is what images have that Mono has compiled ahead of time: Mono unwinds their stacks by tables of its own, and ends
+// if a return address is in none. The runtime has the name as a text only, and is traced.
+const monoImage = "mono_aot_file_info"
+
 // Foreign says why no function of an image can be displaced, and no call of one intercepted; "": there is no such reason.
 func Foreign(f *elfio.File) Refusal {
 	if isLoader(f) {
@@ -49,6 +53,9 @@ func Foreign(f *elfio.File) Refusal {
 		if f.SectionIndex(name) >= 0 {
 			return GoImage
 		}
+	}
+	if defines(f, monoImage) {
+		return StackWalker
 	}
 	for b := range loaded(f) {
 		for _, r := range runtimes {
@@ -91,8 +98,11 @@ func isLoader(f *elfio.File) bool {
 	if err != nil || dyn == nil || slices.ContainsFunc(dyn, func(d elfio.Dyn) bool { return d.Tag == elf.DT_NEEDED }) {
 		return false
 	}
+	return defines(f, "__tls_get_addr")
+}
+
+// defines reports whether an image has a dynamic symbol.
+func defines(f *elfio.File, name string) bool {
 	syms, err := f.DynamicSymbols()
-	return err == nil && slices.ContainsFunc(syms, func(s elfio.Symbol) bool {
-		return s.Name == "__tls_get_addr" && s.Section != 0
-	})
+	return err == nil && slices.ContainsFunc(syms, func(s elfio.Symbol) bool { return s.Name == name && s.Section != 0 })
 }
