@@ -5,7 +5,6 @@ package fentry_test
 import (
 	"bytes"
 	"context"
-	"debug/elf"
 	"fmt"
 	"os"
 	"os/exec"
@@ -108,30 +107,14 @@ func tracersMemory(maps string) bool {
 // unchangedCode fails if the code of a program is not what its file has.
 func unchangedCode(t *testing.T, pid int, program string) {
 	t.Helper()
-	f, err := elf.Open(program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer mem.Close()
 	maps, _, _ := state(t, pid)
 	var base int64
 	if _, err := fmt.Sscanf(maps[strings.Index("\n"+maps, "\n"+firstOf(maps, program)):], "%x-", &base); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{".text", ".eh_frame_hdr", ".eh_frame"} {
-		s := f.Section(name)
-		want, err := s.Data()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := make([]byte, len(want))
-		if _, err := mem.ReadAt(got, base+int64(s.Addr)); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is not what it was: %v", name, err)
+		if want, got := code(t, program, pid, name, base); !bytes.Equal(got, want) {
+			t.Errorf("%s is not what it was", name)
 		}
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// code returns the text of a fixed program: in its file, and in a process that runs it.
-func code(t *testing.T, program string, pid int) (file, memory []byte) {
+// code returns a section of a program: in its file, and in a process that has the program's addresses at base.
+func code(t *testing.T, program string, pid int, name string, base int64) (file, memory []byte) {
 	t.Helper()
 	f, err := elf.Open(program)
 	if err != nil {
@@ -32,12 +32,12 @@ func code(t *testing.T, program string, pid int) (file, memory []byte) {
 		t.Fatal(err)
 	}
 	defer mem.Close()
-	text := f.Section(".text")
-	if file, err = text.Data(); err != nil {
+	section := f.Section(name)
+	if file, err = section.Data(); err != nil {
 		t.Fatal(err)
 	}
 	memory = make([]byte, len(file))
-	if _, err := mem.ReadAt(memory, int64(text.Addr)); err != nil {
+	if _, err := mem.ReadAt(memory, base+int64(section.Addr)); err != nil {
 		t.Fatal(err)
 	}
 	return file, memory
@@ -54,7 +54,7 @@ func TestAttachMany(t *testing.T) {
 	if maps, fds, _ := state(t, r.cmd.Process.Pid); maps != before || fds != files {
 		t.Errorf("it has changed: %d descriptors, %d before\n%s\n%s", fds, files, before, maps)
 	}
-	if file, memory := code(t, program, r.cmd.Process.Pid); !bytes.Equal(file, memory) {
+	if file, memory := code(t, program, r.cmd.Process.Pid, ".text", 0); !bytes.Equal(file, memory) {
 		t.Error("its code has changed")
 	}
 	r.end(t, 7, "right\n")
@@ -88,7 +88,7 @@ func TestAttachTwoPages(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "fentry.data")
 	for range 3 {
 		attachUntil(t, r.cmd.Process.Pid, fentry.Options{Dir: dir}, 20*time.Millisecond, "g5", "g6", "g7", "g8", "g9")
-		if file, memory := code(t, program, r.cmd.Process.Pid); !bytes.Equal(file, memory) {
+		if file, memory := code(t, program, r.cmd.Process.Pid, ".text", 0); !bytes.Equal(file, memory) {
 			t.Error("its code has changed")
 		}
 	}

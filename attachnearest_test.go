@@ -5,14 +5,12 @@ package fentry_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/fentry-dev/fentry"
-	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -62,15 +60,7 @@ func TestAttachNearest(t *testing.T) {
 		t.Skip("processes are attached to on x86-64")
 	}
 	dir := t.TempDir()
-	source, lib := filepath.Join(dir, "main.c"), filepath.Join(dir, "libgiven.so")
-	text := "__attribute__((noinline)) char *get(void) { static char s[] = \"x\"; __asm__ volatile(\"\"); return s; }\n"
-	for path, text := range map[string]string{source: nearestSource, filepath.Join(dir, "lib.c"): text} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	testtool.Output(t, "gcc", "-O2", "-shared", "-fPIC", "-o", lib, filepath.Join(dir, "lib.c"))
-	cmd := exec.Command(buildFile(t, source), lib)
+	cmd := exec.Command(withGiven(t, dir, nearestSource))
 	c := startTold(t, cmd)
 	defer func() {
 		_ = cmd.Process.Kill()

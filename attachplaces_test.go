@@ -53,6 +53,20 @@ int main(int argc, char **argv)
 }
 `
 
+// withGiven builds a program in a directory, and the library libgiven.so beside it, of which it can call get.
+func withGiven(t *testing.T, dir, text string) (program, lib string) {
+	t.Helper()
+	source, lib := filepath.Join(dir, "main.c"), filepath.Join(dir, "libgiven.so")
+	get := "__attribute__((noinline)) char *get(void) { static char s[] = \"x\"; __asm__ volatile(\"\"); return s; }\n"
+	for path, text := range map[string]string{source: text, filepath.Join(dir, "lib.c"): get} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testtool.Output(t, "gcc", "-O2", "-shared", "-fPIC", "-o", lib, filepath.Join(dir, "lib.c"))
+	return buildFile(t, source), lib
+}
+
 // A library that comes to ever other places is recorded as long as there is room for the tracer close to them, as what was added
 // stays until the end. That there is no more is said once, and neither the recorder nor what it has added grows from then on.
 func TestAttachPlaces(t *testing.T) {
@@ -60,15 +74,7 @@ func TestAttachPlaces(t *testing.T) {
 		t.Skip("processes are attached to on x86-64")
 	}
 	dir := t.TempDir()
-	source, lib := filepath.Join(dir, "main.c"), filepath.Join(dir, "libgiven.so")
-	text := "__attribute__((noinline)) char *get(void) { static char s[] = \"x\"; __asm__ volatile(\"\"); return s; }\n"
-	for path, text := range map[string]string{source: movingSource, filepath.Join(dir, "lib.c"): text} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	program := buildFile(t, source)
-	testtool.Output(t, "gcc", "-O2", "-shared", "-fPIC", "-o", lib, filepath.Join(dir, "lib.c"))
+	program, lib := withGiven(t, dir, movingSource)
 	cmd := exec.Command(program, lib)
 	c := startTold(t, cmd)
 	pid := cmd.Process.Pid

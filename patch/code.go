@@ -47,8 +47,8 @@ func (m *Memory) WriteCode(w interface {
 			p.Off > uint64(len(data))-p.Filesz {
 			continue
 		}
-		edits := editsIn(m.Edits, p.Vaddr, p.Vaddr+p.Memsz)
-		for len(edits) > 0 {
+		first, end := editsIn(m.Edits, p.Vaddr, p.Vaddr+p.Memsz)
+		for edits := m.Edits[first:end]; len(edits) > 0; {
 			begin := edits[0].Addr
 			n := 1
 			for n < len(edits) && edits[n].Addr+uint64(len(edits[n].New))-begin <= codeWindow {
@@ -81,26 +81,23 @@ func (m *Memory) WriteCode(w interface {
 // CodeEdits cuts the edits into those that lie below, in and above the addresses from lo to hi, of code that [Memory.WriteCode] has
 // changed. ok is false if one lies in two of these.
 func (m *Memory) CodeEdits(lo, hi uint64) (below, in, above []arch.Edit, ok bool) {
-	in = editsIn(m.Edits, lo, hi)
-	if len(in) == 0 {
+	first, end := editsIn(m.Edits, lo, hi)
+	if first == end {
 		return m.Edits, nil, nil, true
 	}
-	first := searchEdit(m.Edits, lo)
-	below, above = m.Edits[:first:first], m.Edits[first+len(in):]
+	below, in, above = m.Edits[:first:first], m.Edits[first:end], m.Edits[end:]
 	ends := func(edits []arch.Edit, at uint64) bool {
 		return len(edits) == 0 || edits[len(edits)-1].Addr+uint64(len(edits[len(edits)-1].New)) <= at
 	}
 	return below, in, above, ends(below, lo) && ends(in, hi)
 }
 
-// editsIn are those of edits, which are sorted, that begin in a range of addresses.
-func editsIn(edits []arch.Edit, lo, hi uint64) []arch.Edit {
-	from := searchEdit(edits, lo)
-	return edits[from:max(from, searchEdit(edits, hi))]
-}
-
-// searchEdit is the index of the first edit at an address or behind it.
-func searchEdit(edits []arch.Edit, addr uint64) int {
-	i, _ := slices.BinarySearchFunc(edits, addr, func(e arch.Edit, addr uint64) int { return cmp.Compare(e.Addr, addr) })
-	return i
+// editsIn says where among edits, which are sorted, those stand that begin in a range of addresses.
+func editsIn(edits []arch.Edit, lo, hi uint64) (first, end int) {
+	search := func(addr uint64) int {
+		i, _ := slices.BinarySearchFunc(edits, addr, func(e arch.Edit, addr uint64) int { return cmp.Compare(e.Addr, addr) })
+		return i
+	}
+	first = search(lo)
+	return first, max(first, search(hi))
 }

@@ -458,12 +458,12 @@ func (a *Attachment) mapMemory(r *remote) (s remoteStack, err error) {
 	if err == nil {
 		s, err = r.mapStack()
 	}
-	for i, im := range a.images {
-		if err == nil && i == 0 {
-			err = im.begin(&r.t.Process, &s)
-		} else if err == nil {
-			err = im.begin(&r.t.Process, nil)
+	stack := &s // which the first one's journal names
+	for _, im := range a.images {
+		if err == nil {
+			err = im.begin(&r.t.Process, stack)
 		}
+		stack = nil
 	}
 	return s, err
 }

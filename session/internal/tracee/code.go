@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -92,8 +90,7 @@ func untouched(dir string, lo, hi uint64) bool {
 // mapFile maps a file, whose path is given, in place of what is mapped from the same places of another one. It returns false if
 // nothing has been changed: the process, which opens it by its path, can see other files, or must not open or map it.
 func (t *Process) mapFile(f *os.File, path string, at *mapping, sp uint64) (bool, error) {
-	offset, _, _ := strings.Cut(at.key, " ")
-	off, err := strconv.ParseUint(offset, 16, 64)
+	off, err := at.offset()
 	if err != nil {
 		return false, nil
 	}
@@ -122,7 +119,7 @@ func (t *Process) mapFile(f *os.File, path string, at *mapping, sp uint64) (bool
 	if isErr == nil && wantErr == nil && os.SameFile(is, want) {
 		// A file system without programs, or a policy, refuses it before anything is changed.
 		_, mapped, err = t.attempt(unix.SYS_MMAP, at.lo, at.hi-at.lo, unix.PROT_READ|unix.PROT_EXEC,
-			unix.MAP_PRIVATE|unix.MAP_FIXED, fd, off)
+			unix.MAP_PRIVATE|unix.MAP_FIXED, fd, uint64(off))
 		t.changed = t.changed || mapped || err != nil
 	}
 	if _, _, cerr := t.attempt(unix.SYS_CLOSE, fd); err == nil {

@@ -59,6 +59,12 @@ func (m *mapping) isOf(st os.FileInfo) bool {
 	return file == fmt.Sprintf("%02x:%02x %d", unix.Major(s.Dev), unix.Minor(s.Dev), s.Ino)
 }
 
+// offset is where in its file a mapping begins.
+func (m *mapping) offset() (int64, error) {
+	offset, _, _ := strings.Cut(m.key, " ")
+	return strconv.ParseInt(offset, 16, 64)
+}
+
 // mostMaps bounds how much is read of /proc/PID/maps.
 const mostMaps = 4 << 20
 

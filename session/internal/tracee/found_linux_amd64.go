@@ -9,8 +9,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/internal/format"
@@ -297,8 +295,7 @@ func (ts *threads) window(ms []mapping, at, least uint64, files map[mapping]*os.
 		f = ts.fileOf(&m)
 		files[m] = f
 	}
-	offset, _, _ := strings.Cut(m.key, " ")
-	begin, err := strconv.ParseInt(offset, 16, 64)
+	begin, err := m.offset()
 	if f == nil || err != nil {
 		return w, fmt.Errorf("%s cannot be read, which has what was changed", m.path)
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -161,8 +159,7 @@ func (ts *threads) ofFiles(ms []mapping, areas []area, files map[mapping]*os.Fil
 				f = ts.fileOf(&m)
 				files[m] = f
 			}
-			offset, _, _ := strings.Cut(m.key, " ")
-			begin, err := strconv.ParseInt(offset, 16, 64)
+			begin, err := m.offset()
 			if f == nil || err != nil {
 				continue
 			}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/fnv"
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -279,10 +280,7 @@ func (a area) signed(mem *Process) bool {
 // slots are where journals name what was mapped, by address. What is given back is struck out there first.
 func (a *Attachment) slots() map[uint64]uint64 {
 	at := make(map[uint64]uint64)
-	for _, im := range slices.Concat(a.images, a.apart) {
-		if im.journal == 0 {
-			continue
-		}
+	for im := range a.noted() {
 		if im.m.RWSize > 0 {
 			at[im.bias+im.m.RWAddr] = im.journal + 8*jRW
 		}
@@ -301,10 +299,7 @@ func (a *Attachment) slots() map[uint64]uint64 {
 
 // closeJournals has them name memory alone: nothing leads there any more, and it is about to be given back.
 func (a *Attachment) closeJournals(mem *Process) error {
-	for _, im := range slices.Concat(a.images, a.apart) {
-		if im.journal == 0 {
-			continue
-		}
+	for im := range a.noted() {
 		if err := mem.WriteAt(le.AppendUint64(nil, journalBegun), im.journal+8*jState); err != nil {
 			return err
 		}
@@ -314,7 +309,25 @@ func (a *Attachment) closeJournals(mem *Process) error {
 
 // isJournal tells whether an area is a journal.
 func (a *Attachment) isJournal(m area) bool {
-	return slices.ContainsFunc(slices.Concat(a.images, a.apart), func(im *image) bool { return im.journal == m.at })
+	for im := range a.noted() {
+		if im.journal == m.at {
+			return true
+		}
+	}
+	return false
+}
+
+// noted are the images that have journals.
+func (a *Attachment) noted() iter.Seq[*image] {
+	return func(yield func(*image) bool) {
+		for _, images := range [][]*image{a.images, a.apart} {
+			for _, im := range images {
+				if im.journal != 0 && !yield(im) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // isFileCode tells mappings of files that a process cannot write to: code and tables of images are there.
