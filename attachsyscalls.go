@@ -3,7 +3,6 @@
 package fentry
 
 import (
-	"bufio"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -44,20 +43,18 @@ func uncancelled(pids []int) error {
 
 // cancels returns the file among those that a process executes that cancels threads, "" if none does.
 func cancels(pid int) (string, error) {
-	dir := session.ProcessDir(pid)
-	maps, err := safefile.Open(dir + "/maps")
+	maps, err := session.Maps(pid)
 	if err != nil {
 		return "", err
 	}
-	defer maps.Close()
-	seen := map[string]bool{}
-	for lines := bufio.NewScanner(maps); lines.Scan(); {
-		f := strings.Fields(lines.Text())
+	root, seen := session.ProcessDir(pid)+"/root", map[string]bool{}
+	for line := range strings.Lines(string(maps)) {
+		f := strings.Fields(line)
 		if len(f) < 6 || !strings.Contains(f[1], "x") || !path.IsAbs(f[5]) || seen[f[5]] {
 			continue
 		}
 		seen[f[5]] = true
-		found, err := cancelsIn(dir+"/root"+f[5], len(seen) == 1)
+		found, err := cancelsIn(root+f[5], len(seen) == 1)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return "", fmt.Errorf("%s: %w", f[5], err)
 		}

@@ -3,7 +3,6 @@
 package fentry
 
 import (
-	"os"
 	"slices"
 	"strings"
 
@@ -14,7 +13,7 @@ import (
 // Mapped are the images of [Live.Functions] that a process has mapped now: others are libraries that it has unloaded.
 // What cannot be told apart, because it is called differently in the process, is taken to be there.
 func (l *Live) Mapped(pid int) ([]trace.ImageID, error) {
-	maps, err := os.ReadFile(session.ProcessDir(pid) + "/maps")
+	maps, err := session.Maps(pid)
 	if err != nil {
 		return nil, err
 	}

@@ -65,6 +65,17 @@ func Release(pid int) error {
 // ProcessDir is where a process's files are in /proc, even if its first thread has ended.
 func ProcessDir(pid int) string { return procfs.Dir(pid) }
 
+// Maps is the contents of a process's maps file (proc_pid_maps(5)), even if its first thread has ended.
+func Maps(pid int) (maps []byte, err error) {
+	err = procfs.InLive(pid, func(dir string) error {
+		if maps, err = os.ReadFile(dir + "/maps"); err == nil && len(maps) == 0 {
+			err = fmt.Errorf("%s/maps: empty", dir)
+		}
+		return err
+	})
+	return maps, err
+}
+
 // attached are the processes of a session that has attached to some. What it has put into them is in their children,
 // too, that they fork: at the end it is taken out of every process that maps the pool.
 type attached struct {
@@ -112,12 +123,14 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 	if err := tracee.CheckAttach(pid); err != nil {
 		return nil, err
 	}
-	link := procfs.Dir(pid) + "/exe"
-	path, err := os.Readlink(link)
-	if err != nil {
-		return nil, err
-	}
-	exe, err := safefile.Open(link)
+	var path string
+	var exe *os.File
+	err := procfs.InLive(pid, func(dir string) (err error) {
+		if path, err = os.Readlink(dir + "/exe"); err == nil {
+			exe, err = safefile.Open(dir + "/exe")
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -247,26 +247,6 @@ func (f SharedFile) in(maps []byte) bool {
 	return false
 }
 
-// Dir is the directory of a process in /proc, or if its first thread has ended and others go on that of one of these: what
-// belongs to all of them is not to be read any more by the first one.
-func Dir(pid int) string {
-	dir := fmt.Sprintf("/proc/%d", pid)
-	if s, err := ReadStat(dir + "/stat"); err != nil || !s.Dead() {
-		return dir
-	}
-	tasks, err := os.ReadDir(dir + "/task")
-	if err != nil {
-		return dir
-	}
-	for _, t := range tasks {
-		one := dir + "/task/" + t.Name()
-		if s, err := ReadStat(one + "/stat"); err == nil && !s.Dead() {
-			return one
-		}
-	}
-	return dir
-}
-
 func isESRCH(err error) bool {
 	pe, ok := err.(*os.PathError)
 	return ok && pe.Err == unix.ESRCH

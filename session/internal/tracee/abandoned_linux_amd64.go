@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -122,11 +121,11 @@ func Release(pid int) (time.Duration, error) {
 
 // BufferOf is the buffer of the tracer in a process.
 func BufferOf(pid int) (procfs.SharedFile, bool) {
-	ms, err := readMaps(procfs.Dir(pid))
+	ms, err := mapsOf(pid)
 	if err != nil {
 		return procfs.SharedFile{}, false
 	}
-	mem, err := os.Open(procfs.Dir(pid) + "/mem")
+	_, mem, err := openMemory(pid)
 	if err != nil {
 		return procfs.SharedFile{}, false
 	}

@@ -3,7 +3,6 @@ package tracee
 import (
 	"bytes"
 	"errors"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -73,11 +72,7 @@ func otherRuntime(pid int, home *image) bool {
 
 // In tells how many of the images that were attached to are in a process: none if it has executed another program.
 func (a *Attachment) In(pid int) int {
-	dir, err := liveThread(pid)
-	if err != nil {
-		return 0
-	}
-	ms, err := readMaps(dir)
+	ms, err := mapsOf(pid)
 	if err != nil {
 		return 0
 	}
@@ -157,11 +152,7 @@ func (a *Attachment) Libraries() map[uint64]string {
 // Within are the images that came with libraries, as patched copies do, by key of the library.
 func (r *Runtime) Within(all []*Library) map[uint64]string {
 	keys := make(map[uint64]string)
-	dir, err := liveThread(r.t.pid)
-	if err != nil {
-		return keys
-	}
-	ms, err := readMaps(dir)
+	ms, err := mapsOf(r.t.pid)
 	if err != nil {
 		return keys
 	}
@@ -186,15 +177,11 @@ func (r *Runtime) Within(all []*Library) map[uint64]string {
 
 // MappedLibraries are the libraries of a process.
 func MappedLibraries(pid int) ([]*Library, error) {
-	dir, err := liveThread(pid)
+	aux, err := auxOf(pid)
 	if err != nil {
 		return nil, err
 	}
-	aux, err := os.ReadFile(dir + "/auxv")
-	if err != nil {
-		return nil, err
-	}
-	ms, err := readMaps(dir)
+	ms, err := mapsOf(pid)
 	if err != nil {
 		return nil, err
 	}

@@ -16,11 +16,7 @@ import (
 // Lacks tells whether a process has a library, with a key, and not what was added to it as an image. again is the one of the
 // plans whose memory is still there, at the same place; nil: none.
 func (r *Runtime) Lacks(image uint64, key string, plans []Plan) (lacks bool, again *Plan) {
-	dir, err := liveThread(r.t.pid)
-	if err != nil {
-		return false, nil
-	}
-	ms, err := readMaps(dir)
+	ms, err := mapsOf(r.t.pid)
 	if err != nil {
 		return false, nil
 	}

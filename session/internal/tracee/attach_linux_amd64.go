@@ -352,17 +352,7 @@ func joinedIn(pid int) func(*image) bool {
 func byAddress(a, b arch.Edit) int { return cmp.Compare(a.Addr, b.Addr) }
 
 // maps are the process's mappings.
-func (ts *threads) maps() ([]mapping, error) {
-	dir, err := liveThread(ts.pid)
-	if err != nil {
-		return nil, err
-	}
-	ms, err := readMaps(dir)
-	if _, ended := liveThread(ts.pid); err != nil && ended != nil {
-		err = ended
-	}
-	return ms, err
-}
+func (ts *threads) maps() ([]mapping, error) { return mapsOf(ts.pid) }
 
 // inStops does something in stops of a bounded length, of all threads or one, as long as there is more to do, and lets the
 // process run between them for as long as a stop took. do is told when its stop began.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
 // Detaching from a process that goes on.
@@ -53,7 +54,7 @@ const (
 // stopped at most. It can be called for several processes, one after the other. The error is ErrStays if part of it stays.
 func (a *Attachment) Detach(pid int) (time.Duration, error) {
 	held, err := a.detach(pid)
-	if _, ended := liveThread(pid); err != nil && ended != nil {
+	if _, ended := procfs.LiveThread(pid); err != nil && ended != nil {
 		err = ended
 	}
 	return held, err
@@ -373,7 +374,7 @@ func (d *detaching) findAreas(r *remote) error {
 // has never been touched is not read, as that would take far longer, and memory.
 func (d *detaching) shadowed(s area) (parts []area) {
 	const entry, present, swapped = 8, 1 << 63, 1 << 62 // of /proc/PID/pagemap
-	pagemap, err := os.Open(d.ts.dir + "/pagemap")
+	pagemap, err := os.Open(procfs.Dir(d.ts.pid) + "/pagemap")
 	if err != nil {
 		return []area{s}
 	}

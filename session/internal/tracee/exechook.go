@@ -70,10 +70,7 @@ const mostMaps = 4 << 20
 
 // readMaps returns the mappings of a process or thread whose directory in /proc is given.
 func readMaps(dir string) ([]mapping, error) {
-	b, err := readFile(dir + "/maps")
-	if err == nil && len(b) == 0 {
-		err = fmt.Errorf("%s/maps: empty", dir)
-	}
+	b, err := readSome(dir + "/maps")
 	return parseMaps(b), err
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/internal/safefile"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
 // Pages that are the file's again.
@@ -173,8 +174,9 @@ func (ts *threads) ofFiles(ms []mapping, areas []area, files map[mapping]*os.Fil
 
 // fileOf opens the file of a mapping; nil: it cannot be had.
 func (ts *threads) fileOf(m *mapping) *os.File {
+	dir := procfs.Dir(ts.pid)
 	for _, path := range []string{
-		fmt.Sprintf("/proc/%d/map_files/%x-%x", ts.pid, m.lo, m.hi), ts.dir + "/exe", ts.dir + "/root" + m.path,
+		fmt.Sprintf("/proc/%d/map_files/%x-%x", ts.pid, m.lo, m.hi), dir + "/exe", dir + "/root" + m.path,
 	} {
 		f, err := safefile.Open(path)
 		if err != nil {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
 // Where there is room in a process for what is added to its program.
@@ -105,7 +107,7 @@ func (ts *threads) room(ms []mapping, im *image) uint64 {
 // heap is where the heap begins; 0: that is not known.
 func (ts *threads) heap() uint64 {
 	const field = 47 // start_brk of proc_pid_stat(5)
-	b, _ := os.ReadFile(ts.dir + "/stat")
+	b, _ := os.ReadFile(procfs.Dir(ts.pid) + "/stat")
 	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
 	if len(f) < field-2 {
 		return 0

@@ -158,7 +158,7 @@ func CheckAttach(pid int) error {
 	if statusField(procfs.Dir(pid), "Seccomp") == "1" {
 		return errors.New("it may make no system calls but read and write (seccomp's strict mode)")
 	}
-	_, err = liveThread(pid)
+	_, err = procfs.LiveThread(pid)
 	if err == ErrEnded && !s.Dead() {
 		return seizeError(pid, pid, syscall.EPERM)
 	}

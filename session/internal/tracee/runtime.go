@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"time"
 
@@ -78,15 +77,7 @@ const (
 
 // OpenRuntime finds the tracer in a process. The caller must close it.
 func OpenRuntime(pid int) (*Runtime, error) {
-	dir, err := liveThread(pid)
-	if err != nil {
-		return nil, err
-	}
-	aux, err := os.ReadFile(dir + "/auxv")
-	if err != nil {
-		return nil, err
-	}
-	mem, err := os.OpenFile(dir+"/mem", os.O_RDWR, 0)
+	aux, mem, err := openMemory(pid)
 	if errors.Is(err, fs.ErrPermission) {
 		return nil, fmt.Errorf("its memory is not for this user to change: %w", err)
 	}
@@ -452,24 +443,5 @@ func Unchanged(err error) bool {
 	return errors.As(err, &is)
 }
 
-// liveThread returns the directory of a thread in /proc that has not ended: the first one, as long as there is that.
-func liveThread(pid int) (string, error) {
-	first := fmt.Sprintf("/proc/%d/task/%d", pid, pid)
-	if b, err := os.ReadFile(first + "/auxv"); err == nil && len(b) > 0 {
-		return first, nil
-	}
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		return "", ErrEnded
-	}
-	for _, task := range tasks {
-		dir := fmt.Sprintf("/proc/%d/task/%s", pid, task.Name())
-		if b, err := os.ReadFile(dir + "/auxv"); err == nil && len(b) > 0 {
-			return dir, nil
-		}
-	}
-	return "", ErrEnded
-}
-
 // ErrEnded: the process is gone, or runs another program.
-var ErrEnded = errors.New("it has ended")
+var ErrEnded = procfs.ErrEnded

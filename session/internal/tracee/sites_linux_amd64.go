@@ -411,11 +411,7 @@ func Injected(pid int, plans ...Plan) (*Attachment, error) {
 		return nil, err
 	}
 	defer r.Close()
-	dir, err := liveThread(pid)
-	if err != nil {
-		return nil, err
-	}
-	ms, err := readMaps(dir)
+	ms, err := mapsOf(pid)
 	if err != nil {
 		return nil, err
 	}

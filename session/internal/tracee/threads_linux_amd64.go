@@ -38,7 +38,6 @@ type thread struct {
 // threads are all of a process.
 type threads struct {
 	pid   int
-	dir   string // of a live one in /proc: the first one can have ended
 	mem   *os.File
 	aux   []byte // the program's auxiliary vector: its addresses are chosen when it is executed
 	all   []*thread
@@ -73,19 +72,11 @@ const (
 
 // openThreads prepares to stop a process.
 func openThreads(pid int) (*threads, error) {
-	dir, err := liveThread(pid)
+	aux, mem, err := openMemory(pid)
 	if err != nil {
 		return nil, err
 	}
-	ts := &threads{pid: pid, dir: dir, options: unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_SUSPEND_SECCOMP}
-	// Before its memory is opened: if this is still so when it is stopped, that is its memory.
-	if ts.aux, err = os.ReadFile(dir + "/auxv"); err != nil {
-		return nil, err
-	}
-	if ts.mem, err = os.OpenFile(dir+"/mem", os.O_RDWR, 0); err != nil {
-		return nil, err
-	}
-	return ts, nil
+	return &threads{pid: pid, aux: aux, mem: mem, options: unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_SUSPEND_SECCOMP}, nil
 }
 
 // threads are those of the process, as long as it runs the program that it ran when the tracer was found in it. The memory of
