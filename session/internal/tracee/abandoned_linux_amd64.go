@@ -38,10 +38,11 @@ func (j *journal) recorder() recorder {
 	return recorder{j.word(jRecorder), j.word(jRecorder + 1), j.word(jRecorder + 2), j.word(jRecorder + 3)}
 }
 
-const mostJournal = 1 << 26 // 200,000 functions take 3 MB
+const mostJournal = 64 << 20 // all of a process's: 200,000 functions take 3 MB
 
 // journals are those in a process, the home's first. It is at the beginning of a mapping, as what is in front of it is code.
 func (ts *threads) journals(ms []mapping) (all []*journal, err error) {
+	room := uint64(mostJournal)
 	for _, m := range ms {
 		j := &journal{at: m.lo}
 		if m.perms != "r--p" || m.path != "" || ts.memory().ReadAt(j.h[:], m.lo) != nil ||
@@ -51,10 +52,14 @@ func (ts *threads) journals(ms []mapping) (all []*journal, err error) {
 		if j.word(jVersion) != journalVersion|homeVersion<<32 {
 			return nil, errors.New("a tracer of another fentry is in it, whose recorder has ended without taking it out: that fentry's record -p does")
 		}
+		if j.word(jKind) > kindLibraryBeside {
+			return nil, j.wrong("its kind")
+		}
 		size := j.word(jSelf + 1)
-		if size < journalHeader || size%PageSize != 0 || size > min(m.hi-m.lo, mostJournal) {
+		if size < journalHeader || size%PageSize != 0 || size > min(m.hi-m.lo, room) {
 			return nil, j.wrong("its size")
 		}
+		room -= size
 		if j.word(jState) == journalWhole {
 			j.rest = make([]byte, size-journalHeader)
 			if err := ts.memory().ReadAt(j.rest, m.lo+journalHeader); err != nil {

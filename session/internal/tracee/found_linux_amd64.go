@@ -2,6 +2,7 @@ package tracee
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"sort"
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/internal/format"
@@ -17,11 +19,48 @@ import (
 
 // What the journals in a process name, as far as it agrees with what the kernel and the files say.
 
+// A finder reads what they name. A process can say anything of itself, so there is a limit to what that makes the reader read, and
+// keep: a few bytes can name much, and a process can map far more than there is memory.
+type finder struct {
+	ts    *threads
+	ms    []mapping // by address
+	files map[mapping]*os.File
+	read  uint64 // bytes of code that were read
+	named uint64 // bytes that edits are long
+}
+
+const (
+	mostNamed = 64 << 20 // 200,000 functions take 4 MiB
+	mostRead  = 8 << 30
+	codeReach = 2 << 30 // from an image's code to what it changes, as branches reach no further
+)
+
+func (f *finder) close() {
+	for _, file := range f.files {
+		_ = file.Close() // perhaps nil
+	}
+}
+
+// at returns which mapping an address is in; nil: none.
+func (f *finder) at(addr uint64) *mapping {
+	if i := f.after(addr); i < len(f.ms) && f.ms[i].lo <= addr {
+		return &f.ms[i]
+	}
+	return nil
+}
+
+// after returns which mapping is the first one that does not end in front of an address.
+func (f *finder) after(addr uint64) int {
+	return sort.Search(len(f.ms), func(i int) bool { return f.ms[i].hi > addr })
+}
+
 // found is what journals name, the home first, if it agrees with what is there.
 func (ts *threads) found(ms []mapping, js []*journal) (*Attachment, error) {
+	f := &finder{ts: ts, ms: ms, files: make(map[mapping]*os.File)}
+	defer f.close()
 	a := &Attachment{seen: make(map[int][]*Library)}
 	for i, j := range js {
-		im, err := ts.image(ms, j)
+		im, err := f.image(j)
 		if err != nil {
 			return nil, err
 		}
@@ -30,11 +69,11 @@ func (ts *threads) found(ms []mapping, js []*journal) (*Attachment, error) {
 		}
 		a.images = append(a.images, im)
 		if j.word(jKind) == kindHome {
-			if err := ts.foundHooks(ms, a, j); err != nil {
+			if err := f.hooks(a, j); err != nil {
 				return nil, err
 			}
 		}
-		if s := j.area(jStack); s.signed(ts.memory()) && covers(ms, s, "rw-p") {
+		if s := j.area(jStack); s.signed(ts.memory()) && f.covers(s, "rw-p") {
 			im.stack, im.mapped = s, append(im.mapped, s)
 		}
 	}
@@ -44,12 +83,8 @@ func (ts *threads) found(ms []mapping, js []*journal) (*Attachment, error) {
 	if err := a.settled(); err != nil {
 		return nil, js[0].because(err)
 	}
-	for i, im := range a.images {
-		for _, o := range a.images[:i] {
-			if overlap(im.mapped, o.mapped) {
-				return nil, js[i].wrong("memory")
-			}
-		}
+	if overlap(a.whole().mapped) {
+		return nil, js[0].wrong("memory")
 	}
 	return a, nil
 }
@@ -87,34 +122,41 @@ func (a *Attachment) settled() error {
 // disputed is the reason of an edit in whose place something else is.
 const disputed = "disputed"
 
-func overlap(some, others []area) bool {
-	return slices.ContainsFunc(some, func(a area) bool {
-		return slices.ContainsFunc(others, func(b area) bool { return a.at < b.at+b.size && b.at < a.at+a.size })
-	})
+// overlap tells whether some areas do.
+func overlap(areas []area) bool {
+	areas = slices.DeleteFunc(slices.Clone(areas), func(a area) bool { return a.size == 0 })
+	slices.SortFunc(areas, func(a, b area) int { return cmp.Compare(a.at, b.at) })
+	for i := 1; i < len(areas); i++ {
+		if areas[i-1].at+areas[i-1].size > areas[i].at {
+			return true
+		}
+	}
+	return false
 }
 
 // covers tells whether all of an area is memory without a file, of a kind.
-func covers(ms []mapping, a area, perms string) bool {
+func (f *finder) covers(a area, perms string) bool {
 	if a.at%PageSize != 0 || a.size%PageSize != 0 || a.at+a.size < a.at {
 		return false
 	}
 	at := a.at
-	for _, m := range ms {
-		if m.lo <= at && at < m.hi && m.perms == perms && (m.path == "" || m.path == "[heap]") {
-			at = m.hi
+	for _, m := range f.ms[f.after(at):] {
+		if at >= a.at+a.size || m.lo > at || m.perms != perms || m.path != "" && m.path != "[heap]" {
+			break
 		}
+		at = m.hi
 	}
 	return at >= a.at+a.size
 }
 
-// in tells whether so many bytes are in an area.
+// has tells whether so many bytes are in an area.
 func (a area) has(at, n uint64) bool { return at-a.at < a.size && n <= a.size-(at-a.at) }
 
 // image is what a journal names.
-func (ts *threads) image(ms []mapping, j *journal) (*image, error) {
+func (f *finder) image(j *journal) (*image, error) {
 	rw, rx, bias, kind := j.area(jRW), j.area(jRX), j.word(jBias), j.word(jKind)
 	whole := rx.size != 0 && j.word(jState) == journalWhole
-	if rw.size != 0 && !covers(ms, rw, "rw-p") || rx.size != 0 && (!covers(ms, rx, "r-xp") || rx.at+rx.size != j.at) || kind > kindLibraryBeside ||
+	if rw.size != 0 && !f.covers(rw, "rw-p") || rx.size != 0 && (!f.covers(rx, "r-xp") || rx.at+rx.size != j.at) ||
 		bias%PageSize != 0 {
 		return nil, j.wrong("memory")
 	}
@@ -128,7 +170,7 @@ func (ts *threads) image(ms []mapping, j *journal) (*image, error) {
 		}
 	}
 	if kind == kindLibrary || kind == kindLibraryBeside {
-		im.library = &Library{pid: ts.pid, lo: j.word(jLibrary), hi: j.word(jLibrary + 1)}
+		im.library = &Library{pid: f.ts.pid, lo: j.word(jLibrary), hi: j.word(jLibrary + 1)}
 	}
 	if !whole {
 		im.m.Running.Unwind = im.m.RXAddr + rx.size
@@ -149,11 +191,11 @@ func (ts *threads) image(ms []mapping, j *journal) (*image, error) {
 		traced > 0 && !rw.has(bias+run.Switches, traced) || bias+run.Unwind-rx.at > rx.size || im.home() && !rw.has(bias+run.Armed, 4) {
 		return nil, j.wrong("functions")
 	}
-	return im, ts.foundLists(ms, j, im)
+	return im, f.lists(j, im)
 }
 
-// foundLists reads the lists of a journal.
-func (ts *threads) foundLists(ms []mapping, j *journal, im *image) error {
+// lists reads the lists of a journal.
+func (f *finder) lists(j *journal, im *image) error {
 	list, waits, key := j.word(jEdits+1), j.word(jWaits), j.word(jKey)
 	room := uint64(len(j.rest))
 	if list > room || waits > room/16 || key > room || list+16*waits+key > room {
@@ -164,23 +206,22 @@ func (ts *threads) foundLists(ms []mapping, j *journal, im *image) error {
 		im.m.Running.Waits = append(im.m.Running.Waits, patch.Wait{At: le.Uint64(b), Back: le.Uint64(b[8:])})
 		b = b[16:]
 	}
-	in := func(m *mapping) bool { return true }
+	lo, _ := im.code()
+	within := area{lo - min(lo, codeReach), 2 * codeReach}
 	if l := im.library; l != nil {
 		l.key = string(b[:key])
-		if !l.in(ms) || l.hi < l.lo {
+		if !l.in(f.ms) || l.hi < l.lo {
 			return nil // it has been unloaded
 		}
-		in = func(m *mapping) bool { return l.lo <= m.lo && m.hi <= l.hi }
+		within = area{l.lo, l.hi - l.lo}
 	}
-	edits, err := ts.foundEdits(ms, j.rest[:list], j.word(jEdits), j.word(jSum), in)
+	edits, err := f.edits(j.rest[:list], j.word(jEdits), j.word(jSum), within)
 	if err != nil {
-		return fmt.Errorf("%w", j.because(err))
+		return j.because(err)
 	}
 	im.edits = edits
 	for _, w := range im.m.Running.Waits {
-		if !slices.ContainsFunc(ms, func(m mapping) bool {
-			return m.isFileCode() && m.perms[2] == 'x' && m.lo <= im.bias+w.Back && im.bias+w.Back < m.hi && in(&m)
-		}) {
+		if m := f.at(im.bias + w.Back); m == nil || !m.isFileCode() || m.perms[2] != 'x' || !within.has(im.bias+w.Back, 1) {
 			return j.wrong("system calls")
 		}
 	}
@@ -191,8 +232,8 @@ func (j *journal) because(err error) error {
 	return fmt.Errorf("the tracer in it, whose recorder has ended, cannot be taken out: %w", err)
 }
 
-// foundHooks reads what the home's journal says of hooks.
-func (ts *threads) foundHooks(ms []mapping, a *Attachment, j *journal) error {
+// hooks reads what the home's journal says of hooks.
+func (f *finder) hooks(a *Attachment, j *journal) error {
 	word := func(i int) uint64 { return le.Uint64(j.h[jHooks+8*i:]) }
 	if word(0) == 0 {
 		return nil // none are noted yet
@@ -204,12 +245,12 @@ func (ts *threads) foundHooks(ms []mapping, a *Attachment, j *journal) error {
 		m := area{word(i), word(i + 1)}
 		if m.size == 0 {
 			m = area{} // its place in the list stays
-		} else if m.size != PageSize || !covers(ms, m, "r-xp") {
+		} else if m.size != PageSize || !f.covers(m, "r-xp") {
 			return j.wrong("hooks")
 		}
 		a.hooks.mapped = append(a.hooks.mapped, m)
 	}
-	edits, err := ts.foundEdits(ms, j.h[jHooksList:][:word(1)], word(0), word(2), func(*mapping) bool { return true })
+	edits, err := f.edits(j.h[jHooksList:][:word(1)], word(0), word(2), area{0, ^uint64(0)})
 	if err != nil {
 		return j.because(err)
 	}
@@ -222,32 +263,28 @@ func (ts *threads) foundHooks(ms []mapping, a *Attachment, j *journal) error {
 	return nil
 }
 
-// foundEdits are the edits of a list that are there, with what the file has in their places. It is an error if the file is not
-// the one that was changed, or if something else is there.
-func (ts *threads) foundEdits(ms []mapping, list []byte, n, sum uint64, in func(*mapping) bool) (all []arch.Edit, err error) {
-	files := make(map[mapping]*os.File)
-	defer func() {
-		for _, f := range files {
-			_ = f.Close() // perhaps nil
-		}
-	}()
+// edits are those of a list that are there, with what the file has in their places. It is an error if the file is not the one that
+// was changed, or if something else is there.
+func (f *finder) edits(list []byte, n, sum uint64, within area) (all []arch.Edit, err error) {
 	h, end := fnv.New64a(), uint64(0)
 	var src window
 	for ; n > 0; n-- {
 		skip, k := binary.Uvarint(list)
 		size, l := binary.Uvarint(list[max(k, 0):])
 		if k <= 0 || l <= 0 {
-			return nil, errors.New("what it says of itself is not so (code)")
+			return nil, errCode
 		}
 		list = list[k+l:]
 		e := arch.Edit{Addr: end + skip}
 		kind, length := size%editKinds, size/editKinds
-		if length == 0 || length > mostJournal || e.Addr < end || e.Addr+length < e.Addr || kind != editTable && length > uint64(len(list)) {
-			return nil, errors.New("what it says of itself is not so (code)")
+		if length == 0 || length > mostNamed-f.named || e.Addr < end || !within.has(e.Addr, length) ||
+			kind != editTable && length > uint64(len(list)) {
+			return nil, errCode
 		}
+		f.named += length
 		end = e.Addr + length
 		if src.now == nil || !src.has(e.Addr, length) {
-			if src, err = ts.window(ms, e.Addr, length, files, in); err != nil {
+			if src, err = f.window(e.Addr, length); err != nil {
 				return nil, err
 			}
 		}
@@ -275,6 +312,9 @@ func (ts *threads) foundEdits(ms []mapping, list []byte, n, sum uint64, in func(
 	return all, nil
 }
 
+// errCode is for edits that are nowhere, or endless.
+var errCode = errors.New("what it says of itself is not so (code)")
+
 // A window is a part of a mapping: what is there, and what the file has.
 type window struct {
 	area
@@ -284,24 +324,26 @@ type window struct {
 const windowSize = 1 << 20
 
 // window reads one from an address on, of at least so many bytes.
-func (ts *threads) window(ms []mapping, at, least uint64, files map[mapping]*os.File, in func(*mapping) bool) (w window, err error) {
-	i := slices.IndexFunc(ms, func(m mapping) bool { return m.lo <= at && at < m.hi })
-	if i < 0 || ms[i].hi-at < least || !ms[i].isFileCode() || !in(&ms[i]) {
+func (f *finder) window(at, least uint64) (w window, err error) {
+	m := f.at(at)
+	if m == nil || m.hi-at < least || !m.isFileCode() {
 		return w, fmt.Errorf("no code of a file is at %#x", at)
 	}
-	m := ms[i]
-	f, known := files[m]
+	file, known := f.files[*m]
 	if !known {
-		f = ts.fileOf(&m)
-		files[m] = f
+		file = f.ts.fileOf(m)
+		f.files[*m] = file
 	}
 	begin, err := m.offset()
-	if f == nil || err != nil {
+	if file == nil || err != nil {
 		return w, fmt.Errorf("%s cannot be read, which has what was changed", m.path)
 	}
 	w.area = area{at, max(least, min(m.hi-at, windowSize))}
+	if f.read += w.size; f.read > mostRead {
+		return w, errCode
+	}
 	w.now, w.was = make([]byte, w.size), make([]byte, w.size)
-	n, err := f.ReadAt(w.was, begin+int64(at-m.lo))
+	n, err := file.ReadAt(w.was, begin+int64(at-m.lo))
 	if err != nil && !errors.Is(err, io.EOF) {
 		return w, err
 	}
@@ -310,5 +352,5 @@ func (ts *threads) window(ms []mapping, at, least uint64, files map[mapping]*os.
 		return w, fmt.Errorf("%s is shorter than what it maps", m.path)
 	}
 	w.was, w.now = w.was[:n], w.now[:n]
-	return w, ts.memory().ReadAt(w.now, at)
+	return w, f.ts.memory().ReadAt(w.now, at)
 }
