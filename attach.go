@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fentry-dev/fentry/internal/osthread"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
@@ -66,6 +67,11 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	if o.StackEvery != 0 {
 		return sampleRunning(ctx, pids, o)
 	}
+	usual := func() {}
+	if o.Hurry {
+		usual = osthread.Hurry()
+		defer usual()
+	}
 	follow := o
 	follow.NoInherit = false
 	a := newExecuted(&follow)
@@ -87,8 +93,8 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	}
 	so := session.Options{
 		Path: fmt.Sprintf("process %d", pids[0]), Args: commandLine(pids[0]),
-		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Flight: o.Flight, Info: o.Info, Logf: o.Logf, For: o.For,
-		Attach:  &session.Attach{PIDs: pids, Plan: a.attach},
+		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Flight: o.Flight, Info: o.Info, Logf: o.Logf, For: o.For, Hurry: o.Hurry,
+		Attach:  &session.Attach{PIDs: pids, Plan: a.attach, Attached: usual},
 		Symbols: r.symbols,
 		Prepare: func(pool string) (*patch.Memory, error) {
 			a.pool = pool

@@ -78,8 +78,8 @@ var mayImport = map[string][]string{
 
 	"stacks": {"elfio", "elfio/ehframe", "arch/amd64", "symbol", "internal/mapped", "internal/osthread"},
 
-	"fentry": {"arguments", "elfio", "internal/cache", "internal/machine", "internal/mapped", "internal/places", "internal/safefile",
-		"internal/triggers", "names", "patch", "record", "session", "stub", "symbol", "trace"},
+	"fentry": {"arguments", "elfio", "internal/cache", "internal/machine", "internal/mapped", "internal/osthread", "internal/places",
+		"internal/safefile", "internal/triggers", "names", "patch", "record", "session", "stub", "symbol", "trace"},
 	"cmd/fentry": {"fentry", "arguments", "elfio", "elfio/ar", "export", "export/formats", "export/ftrace", "export/ndjson", "names",
 		"patch", "record", "record/objects", "session", "stacks", "stub", "symbol", "trace", "tracefs", "view", "internal/atomicfile",
 		"internal/machine", "internal/mapped", "internal/osthread",

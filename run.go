@@ -91,6 +91,9 @@ type Options struct {
 	// For ends the recording so long after the program has begun, or since processes are attached to; it goes on. 0: the
 	// recording ends with the program.
 	For time.Duration
+	// Hurry has this process take precedence, where it may (CAP_SYS_NICE), while it attaches to processes and detaches from them:
+	// hundreds of threads of theirs that all want to run would let it wait. Its own other threads are as urgent for that time.
+	Hurry bool
 	// NoSwitches does not record when threads were off a processor. Otherwise the function_graph tracer does, if it has a
 	// clock and the kernel tells (trace.Info.Switches).
 	NoSwitches bool

@@ -35,6 +35,8 @@ type Attach struct {
 	// recorded. at is where there is room for that, as an address of the library; 0: nowhere. nil: the library is left alone.
 	// If Library itself is nil, all are. It is called for several processes at once.
 	Library func(path string, f *os.File, at uint64) *patch.Memory
+	// Attached is called when all have been attached to, or that has failed; nil: nothing is.
+	Attached func()
 }
 
 // CheckAttach returns an error for a process that cannot be attached to, as far as that can be known without touching

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/osthread"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/drain"
 	"github.com/fentry-dev/fentry/session/internal/launch"
@@ -226,6 +227,9 @@ func (s *session) begin(l *launch.Launcher, signals <-chan os.Signal) (launch.St
 	s.release()
 	s.work() // those that are attached to run on, and ask
 	st, err := s.attach()
+	if s.o.Attach.Attached != nil {
+		s.o.Attach.Attached()
+	}
 	if err != nil {
 		s.rest()
 	}
@@ -278,7 +282,12 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 	s.startFlight()
 	s.startKeeper()
 
-	s.wait(ctx, st, began)
+	limit, usual := s.timeLimit()
+	defer usual()
+	s.wait(ctx, st, began, limit)
+	if s.o.Hurry {
+		defer osthread.Hurry()()
+	}
 	s.end.winding.Store(true)
 	s.follow.end()
 	s.closeDoor()
@@ -392,8 +401,21 @@ func (s *session) beat(stop <-chan struct{}) {
 	}
 }
 
-// wait returns when the session is over.
-func (s *session) wait(ctx context.Context, st launch.Started, began time.Time) {
+// timeLimit is when the session is over in any case; nil: never. end is for when nobody waits for that any more.
+func (s *session) timeLimit() (over <-chan struct{}, end func()) {
+	switch {
+	case s.o.For <= 0:
+		return nil, func() {}
+	case s.o.Hurry:
+		return osthread.HurryIn(s.o.For)
+	}
+	c := make(chan struct{})
+	t := time.AfterFunc(s.o.For, func() { close(c) })
+	return c, func() { t.Stop() }
+}
+
+// wait returns when the session is over: at limit at the latest.
+func (s *session) wait(ctx context.Context, st launch.Started, began time.Time, limit <-chan struct{}) {
 	type end struct {
 		status syscall.WaitStatus
 		known  bool // else it is not this process's to know
@@ -413,10 +435,6 @@ func (s *session) wait(ctx context.Context, st launch.Started, began time.Time) 
 	intr := interrupts{attached: s.attached != nil}
 	var poll <-chan time.Time
 	interval, told := time.Millisecond, false
-	var limit <-chan time.Time
-	if s.o.For > 0 {
-		limit = time.After(s.o.For)
-	}
 	for {
 		select {
 		case e := <-exited:

@@ -112,6 +112,9 @@ type Options struct {
 	// For ends the session so long after the program has begun, or the processes of Attach are recorded; 0: nothing does.
 	For time.Duration
 
+	// Hurry has this process be the least nice while it attaches and detaches; see osthread.Hurry.
+	Hurry bool
+
 	// Prepare returns what to write into the program. session is the path of the pool (in profile mode, of the events
 	// file) for the runtime's configuration. If Prepare is nil or returns a nil Memory, the program runs untraced,
 	// but programs it starts may be traced ([Result].Empty says that none was).

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/osthread"
 )
 
 // runAttached records processes that run already.
@@ -18,7 +19,9 @@ func (c *recordCmd) runAttached(a *app, o fentry.Options) error {
 	if err != nil {
 		return recordError(err)
 	}
+	c.usual() // Attach hurries where that is needed
 	res, err := fentry.Attach(context.Background(), pids, o)
+	defer osthread.Hurry()()
 	if err != nil {
 		return recordError(pathError(err))
 	}

@@ -94,7 +94,7 @@ func (c *mountCmd) run(a *app, cmd *cobra.Command, process, dir string) error {
 	var mounted *tracefs.Mounted
 	var failed error
 	_, err = fentry.Attach(context.Background(), pids, fentry.Options{
-		Dir: filepath.Join(work, "trace"), Buffer: buffer, For: c.forTime, Overhead: -1, NoSwitches: true, Symbols: a.symbols(),
+		Dir: filepath.Join(work, "trace"), Buffer: buffer, For: c.forTime, Hurry: true, Overhead: -1, NoSwitches: true, Symbols: a.symbols(),
 		Libraries: c.library, Syscalls: c.calls, Info: trace.Info{Writer: "fentry " + version},
 		Logf: func(format string, args ...any) { a.notef("fentry: "+format, args...) },
 		Live: func(l *fentry.Live) {

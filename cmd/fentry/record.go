@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/osthread"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
@@ -48,6 +49,7 @@ type recordCmd struct {
 	stackMode string
 	mode      fentry.StackMode
 	attach    []string
+	usual     func() // ends the hurry before processes are attached to
 	forTime   time.Duration
 	control   string
 }
@@ -214,12 +216,18 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if err := c.checkEvery(cmd); err != nil {
 		return err
 	}
+	if len(c.attach) > 0 {
+		// What runs can leave others little time. The recording itself does without.
+		c.usual = osthread.Hurry()
+		defer c.usual()
+	}
 	o, err := c.runOptions(a, cmd)
 	if err != nil {
 		return err
 	}
 	opts := o.Plan
 	o.Libraries, o.Dir, o.For = c.library, c.out, c.forTime
+	o.Hurry = len(c.attach) > 0
 	o.NoPtrace, o.NoSwitches, o.NoInherit = c.noPtrace, c.noSwitches, c.noInherit
 	o.StackEvery, o.StackMode = c.every, c.mode
 	if o.Dir == "" {

@@ -197,6 +197,7 @@ func (c *watchFlags) record(a *app, args []string, o fentry.Options) (*fentry.Re
 		if err != nil {
 			return nil, err
 		}
+		o.Hurry = true
 		return fentry.Attach(context.Background(), pids, o)
 	}
 	path, err := findRecorded(args[0])

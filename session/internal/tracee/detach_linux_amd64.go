@@ -241,7 +241,8 @@ func (d *detaching) shed() error {
 		err := d.ts.within(false, func() error {
 			return d.ts.calling(d.ms, func(r *remote) error {
 				began = time.Now()
-				for last := time.Duration(0); more && time.Since(began)+last < stopLimit; {
+				limit := d.ts.limit()
+				for last := time.Duration(0); more && time.Since(began)+last < limit; {
 					from := time.Now()
 					n, err := r.run(d.stack, home.bias+run.Remote, home.bias+run.Shed, d.stack.hi-PageSize,
 						uint64(len(d.a.images)), step)
@@ -249,9 +250,9 @@ func (d *detaching) shed() error {
 						return err
 					}
 					more = n == step
-					if last = time.Since(from); last < stopLimit/8 {
+					if last = time.Since(from); last < limit/8 {
 						step *= 2
-					} else if last > stopLimit/2 {
+					} else if last > limit/2 {
 						step = max(step/2, shedStep)
 					}
 				}
@@ -297,7 +298,7 @@ func (d *detaching) unmap() error {
 	}
 	return d.ts.inStops(true, func() bool { return len(rest) > 0 }, func(began time.Time) error {
 		return d.ts.calling(d.ms, func(r *remote) error {
-			for len(rest) > 0 && time.Since(began) < stopLimit {
+			for len(rest) > 0 && time.Since(began) < d.ts.limit() {
 				m := &rest[0]
 				n := min(m.size, unmapStep)
 				if d.a.isJournal(*m) {

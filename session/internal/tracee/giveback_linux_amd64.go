@@ -71,7 +71,7 @@ func (a *Attachment) giveBack(ts *threads, edits []arch.Edit) error {
 					return nil
 				}
 				began = time.Now()
-				for more := true; more && len(now) > 0; more = time.Since(began) < stopLimit {
+				for more := true; more && len(now) > 0; more = time.Since(began) < ts.limit() {
 					if err := r.giveBack(ms, &now[0]); err != nil {
 						return err
 					}

@@ -39,12 +39,6 @@ func endedThread(pid, tid int) bool {
 	return err != nil || s.Dead()
 }
 
-// worker tells whether a thread is one by which the kernel works for the process.
-func worker(pid, tid int) bool {
-	s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/task/%d/stat", pid, tid))
-	return err == nil && s.Worker
-}
-
 // uninterruptible tells whether a thread is in a wait that no signal ends.
 func uninterruptible(pid, tid int) bool {
 	s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/task/%d/stat", pid, tid))

@@ -28,13 +28,20 @@ import (
 // looks for signals between two. So jumps lie in one page each: plans leave functions alone in which they would not.
 
 const (
-	// stopLimit is for how long changes are made in one stop.
-	stopLimit = 2 * time.Millisecond
+	// stopLimit is for how long changes are made in one stop, and threadLimit for how much longer for each thread, as a stop
+	// of many takes longer than that anyway.
+	stopLimit   = 2 * time.Millisecond
+	threadLimit = 10 * time.Microsecond
 	// writeTries is how often it is tried to write sites of a plan in the middle of which a thread is.
 	writeTries = 5
 	// stopStep is how many bytes of code are changed between two looks at the clock.
 	stopStep = 64 << 10
 )
+
+// limit is for how long something is done in this stop.
+func (ts *threads) limit() time.Duration {
+	return stopLimit + time.Duration(len(ts.all))*threadLimit
+}
 
 // inStops gives edits, which are sorted, their new bytes. Those that have these are left as they are; others must have
 // the old ones. skip is asked in each stop for the index of those that are left alone, of what is still to be written.
@@ -65,7 +72,7 @@ func (a *Attachment) inStops(ts *threads, edits []arch.Edit, skip func([]arch.Ed
 					return err
 				}
 			}
-			n, err := w.write(rest, alone, time.Now().Add(stopLimit))
+			n, err := w.write(rest, alone, time.Now().Add(ts.limit()))
 			rest = rest[n:]
 			return err
 		})

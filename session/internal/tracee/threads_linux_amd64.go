@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"syscall"
@@ -45,7 +46,9 @@ type threads struct {
 	isAll bool         // all others have stopped
 	// workers are how many of seen the kernel has work for the process.
 	workers int
-	asked   map[int]bool // those that have been asked to stop and have not yet
+	// runnable are how many wanted to run when they were looked at.
+	runnable int
+	asked    map[int]bool // those that have been asked to stop and have not yet
 	// children are open files that tell whether threads have children: to open them takes longer than the look.
 	children map[int]uintptr
 	options  uintptr
@@ -110,10 +113,12 @@ func (ts *threads) close() { ts.mem.Close() }
 func (ts *threads) stop(one bool) error {
 	ts.since, ts.all, ts.asked = time.Now(), nil, make(map[int]bool)
 	ts.children = make(map[int]uintptr)
-	ts.seen, ts.workers = make(map[int]bool), 0
+	ts.seen, ts.workers, ts.runnable = make(map[int]bool), 0, 0
 	var last []int // that were there at the last look
 	for tries := 0; ; tries++ {
 		others, left, err := ts.unseenSince(last)
+		// What one is made to do takes two turns a call, so it is stopped for longer than all would be.
+		one = one && !ts.crowded()
 		if err != nil {
 			return ErrEnded
 		}
@@ -157,7 +162,7 @@ func (ts *threads) unseen() (others, last []int, err error) {
 		tid, err := strconv.Atoi(e.Name())
 		switch {
 		case err != nil || ts.seen[tid]:
-		case tid != ts.pid && worker(ts.pid, tid):
+		case ts.looked(tid):
 			ts.seen[tid] = true
 			ts.workers++
 		case ts.isLast(tid):
@@ -167,6 +172,21 @@ func (ts *threads) unseen() (others, last []int, err error) {
 		}
 	}
 	return others, last, err
+}
+
+// looked looks at a thread that has not been asked to stop, and tells whether the kernel has it work for the process.
+func (ts *threads) looked(tid int) (worker bool) {
+	s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/task/%d/stat", ts.pid, tid))
+	if err == nil && s.State == 'R' {
+		ts.runnable++
+	}
+	return err == nil && s.Worker && tid != ts.pid
+}
+
+// crowded tells whether so many threads want to run that one of them waits for the others whenever it is to go on.
+func (ts *threads) crowded() bool {
+	const most = 4
+	return ts.runnable > most*runtime.NumCPU()
 }
 
 // unseenSince is unseen, where last are those that were to be stopped last at the look before. If the process has as many threads
@@ -608,6 +628,7 @@ func onThread(do func()) {
 	done := make(chan struct{})
 	osthread.Go(func() {
 		defer close(done)
+		defer osthread.Urgent()()
 		do()
 	})
 	<-done

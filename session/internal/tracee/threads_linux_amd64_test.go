@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/session/internal/fixture"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
 // started starts a program that a test talks with, and kills it when the test is over.
@@ -198,4 +199,59 @@ func TestThreadsKilled(t *testing.T) {
 			t.Fatalf("%q, %v", line, err)
 		}
 	}
+}
+
+// One thread is stopped where that is enough; but all, if so many want to run that it would wait for them at each step.
+func TestStopOneOfMany(t *testing.T) {
+	threads := 8 * runtime.NumCPU()
+	for _, tt := range []struct {
+		what string
+		want int
+	}{{"wait", 1}, {"run", threads + 1}} {
+		t.Run(tt.what, func(t *testing.T) {
+			cmd, _, out := started(t, fixture.CC(t, "testdata/crowd"), strconv.Itoa(threads), tt.what)
+			if _, err := out.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			running := func() (n int) {
+				for tid := range threadsOf(t, cmd.Process.Pid) {
+					if s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/task/%d/stat", cmd.Process.Pid, tid)); err == nil && s.State == 'R' {
+						n++
+					}
+				}
+				return n
+			}
+			for deadline := time.Now().Add(time.Minute); running() != tt.want-1; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("%d threads run", running())
+				}
+			}
+			ts, err := openThreads(cmd.Process.Pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ts.close()
+			n := 0
+			if err := ts.within(true, func() error { n = len(ts.all); return nil }); err != nil || n != tt.want {
+				t.Errorf("%d of %d threads have stopped: %v", n, threads+1, err)
+			}
+		})
+	}
+}
+
+func threadsOf(t *testing.T, pid int) map[int]bool {
+	t.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[int]bool)
+	for _, e := range entries {
+		tid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[tid] = true
+	}
+	return all
 }
