@@ -5,6 +5,7 @@ package fentry
 import (
 	"time"
 
+	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -16,6 +17,9 @@ type Stream struct {
 	o      trace.Options
 	stream trace.Stream
 	from   uint64 // counter: events before are not wanted any more
+	mark   session.Mark
+	moved  time.Time // when it was seen that the mark had moved
+	looked time.Time // when the last look began
 	// Skipped is how many events were not visited, exactly, behind End.
 	Skipped uint64
 }
@@ -35,10 +39,25 @@ func (l *Live) OpenSince(dir string, from uint64) (*trace.Trace, error) {
 	return l.open(dir, from, trace.Options{})
 }
 
+// Waiting tells whether there may be something that Next would visit. It is much cheaper than Next, where nothing happens.
+// The error is [session.ErrOver] when the recording has ended.
+func (s *Stream) Waiting() (bool, error) {
+	moved, err := s.l.Move(&s.mark)
+	if err != nil {
+		return false, err
+	}
+	if moved {
+		s.moved = time.Now()
+	}
+	// The newest events wait until they are old enough.
+	return moved || s.looked.Sub(s.moved) < 2*hold, nil
+}
+
 // Next visits what has happened since the last time, until about now. begin gets the trace, which is only good meanwhile,
 // and that time. The error is
 // [session.ErrOver] when the recording has ended: then there is still End.
 func (s *Stream) Next(begin func(t *trace.Trace, until int64), event func(*trace.Event) error) error {
+	s.looked = time.Now()
 	now := s.l.Now()
 	t, err := s.l.open(s.dir, s.from, s.o)
 	if err != nil {

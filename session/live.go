@@ -123,6 +123,18 @@ func (l *Live) Snapshot(dir string, from uint64) error {
 	return trace.WriteInfo(dir, &info)
 }
 
+// A Mark is how far the buffer of a session has been written. The zero value is none.
+type Mark struct{ at drain.Mark }
+
+// Move moves a mark to where the buffer ends now, and tells whether that is another place: whether anything has been
+// recorded since it was moved last. That costs much less than to look at what there is. A mark belongs to one goroutine.
+func (l *Live) Move(m *Mark) (moved bool, err error) {
+	if l.s.end.winding.Load() || !l.s.drain.Do(func() { moved = l.s.drain.Move(&m.at) }) {
+		return false, ErrOver
+	}
+	return moved, nil
+}
+
 // Now is the counter, of which times in the traces are made (trace.Clock.Time).
 func (l *Live) Now() uint64 { return clock.Read().Counter }
 

@@ -101,6 +101,7 @@ func (ps *processes) saw(pid, host int) {
 	if old := ps.last[pid]; old != nil && old.host == host && old.start == st.Start {
 		return
 	}
+	defer ps.again()
 	if old := ps.live[pid]; old != nil {
 		ps.ended(old)
 		if old.host != host {
@@ -182,9 +183,15 @@ func (ps *processes) watch() {
 			}
 		}
 		ps.mu.Unlock()
-		n, _ := unix.Poll(fds, int(findTick/time.Millisecond)) // new ones are polled from the next time on
-		if n <= 0 {
+		wait := -1
+		if ps.wake < 0 {
+			wait = int(findTick / time.Millisecond)
+		}
+		if n, _ := unix.Poll(fds, wait); n <= 0 {
 			continue
+		}
+		if fds[0].Revents != 0 {
+			_, _ = unix.Read(ps.wake, make([]byte, 8))
 		}
 		ps.mu.Lock()
 		for i := range fds {
@@ -195,6 +202,10 @@ func (ps *processes) watch() {
 		ps.mu.Unlock()
 	}
 }
+
+// again has watch look anew which processes there are. A wait that ends by itself, many times a second, would cost more
+// than the whole recorder does while nothing happens: Go's runtime looks after each thread that is in a system call.
+func (ps *processes) again() { _, _ = unix.Write(ps.wake, le.AppendUint64(nil, 1)) }
 
 func (ps *processes) goOn() bool {
 	select {
@@ -331,7 +342,7 @@ func zombieStatus(pid int, start uint64) (status syscall.WaitStatus, ok bool) {
 // with status, if over.
 func (ps *processes) end(recorded map[int]bool, leader int, status syscall.WaitStatus, over bool) []trace.InfoProcess {
 	close(ps.stop)
-	_, _ = unix.Write(ps.wake, le.AppendUint64(nil, 1))
+	ps.again()
 	<-ps.done
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

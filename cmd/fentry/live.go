@@ -105,7 +105,7 @@ type liveWriter struct {
 	numbers map[liveTask]int
 	last    *trace.Task // whose number was asked for last
 	lastNum int
-	any     bool // there were events in this look
+	any     bool // there were events in the last look
 }
 
 // liveText is a text format that goes on from one look to the next.
@@ -186,4 +186,7 @@ func (w *liveWriter) wait(done <-chan struct{}) {
 	} else {
 		pause(liveIdle, done)
 	}
+	w.any = false
 }
+
+func (w *liveWriter) due() bool { return false }

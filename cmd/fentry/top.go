@@ -101,9 +101,11 @@ type topWriter struct {
 	terminal *os.File // nil: it is none, or not to be used as one
 
 	hot    hot.Counter
-	from   int64 // where the interval begins; -1: there was no look yet
-	until  int64 // of the look
-	newest int64 // event
+	from   int64     // where the interval begins; -1: there was no look yet
+	since  time.Time // when that was
+	until  int64     // of the look
+	looked time.Time // when that was
+	newest int64     // event
 	events uint64
 	tables int
 	t      *trace.Trace
@@ -128,9 +130,9 @@ type topRow struct {
 const topMost = 1000
 
 func (w *topWriter) begin(t *trace.Trace, until int64) {
-	w.t, w.until = t, until
+	w.t, w.until, w.looked = t, until, time.Now()
 	if w.from < 0 {
-		w.from = until
+		w.from, w.since = until, w.looked
 		w.hot.Begin(until)
 	}
 }
@@ -157,7 +159,7 @@ func (w *topWriter) end(over bool) error {
 	if err := w.table(); err != nil {
 		return err
 	}
-	w.from, w.events = w.until, 0
+	w.from, w.since, w.events = w.until, w.looked, 0
 	w.hot.Begin(w.from)
 	if w.tables++; w.tables == w.c.count {
 		return errEnoughSeen
@@ -331,5 +333,8 @@ func cutTo(s string, width int) string {
 	}
 	return s
 }
+
+// due is a look for a table: what it says of calls that are open changes with time.
+func (w *topWriter) due() bool { return time.Since(w.since) >= w.c.interval }
 
 func (w *topWriter) wait(done <-chan struct{}) { pause(topLook, done) }

@@ -115,8 +115,9 @@ func (t *traceFlags) addAvailable(cmd *cobra.Command, o *patch.Options) (err err
 type watcher interface {
 	begin(t *trace.Trace, until int64) // of a look, which has what happened until a time
 	event(*trace.Event) error          //
-	end(over bool) error               // of a look; over: it is the last
-	wait(done <-chan struct{})         // until the next look is due
+	end(over bool) error               // of a look, or of none that would have seen nothing; over: it is the last
+	due() bool                         // a look is, even if nothing has happened
+	wait(done <-chan struct{})         // until it is worth to ask whether something has
 }
 
 // run records, has w watch, and ends as the program did that was started.
@@ -222,7 +223,7 @@ type following struct {
 // follow has the watcher look until the recording is over, or nobody wants to see more.
 func (f *following) follow(l *fentry.Live) error {
 	for {
-		err := f.stream.Next(f.w.begin, f.w.event)
+		err := f.look()
 		if errors.Is(err, session.ErrOver) {
 			return nil
 		}
@@ -235,6 +236,15 @@ func (f *following) follow(l *fentry.Live) error {
 		}
 		f.w.wait(f.over)
 	}
+}
+
+// look has the watcher look, unless it would see nothing.
+func (f *following) look() error {
+	waiting, err := f.stream.Waiting()
+	if err != nil || !waiting && !f.w.due() {
+		return err
+	}
+	return f.stream.Next(f.w.begin, f.w.event)
 }
 
 // finish shows the rest, and says what was not shown.

@@ -88,26 +88,50 @@ func EndThread(b []byte, counter uint64) {
 func Written(b []byte) []byte {
 	out := make([]byte, format.ChunkHeader, len(b))
 	copy(out, b)
-	word := func(at int) uint64 { return (*atomic.Uint64)(unsafe.Pointer(&b[at])).Load() }
-	for at := format.ChunkHeader; at+8 <= len(b); {
-		w := word(at)
-		words := 1
-		if r, ok := format.ParseRecord(uint32(w >> 32)); ok {
-			if words += r.Words; r.Open || at+8*words > len(b) {
-				break
-			}
-		} else if w == 0 {
+	for at := format.ChunkHeader; ; {
+		w, end := whole(b, at)
+		if end == 0 {
 			break
 		}
 		out = le.AppendUint64(out, w)
-		for i := 1; i < words; i++ {
-			out = le.AppendUint64(out, word(at+8*i))
+		for at += 8; at < end; at += 8 {
+			out = le.AppendUint64(out, load(b, at))
 		}
-		at += 8 * words
 	}
 	le.PutUint32(out[format.CSize:], uint32(len(out)))
 	return out
 }
+
+// WrittenTo is where [Written] ends. From is the header's end, or where it ended before.
+func WrittenTo(b []byte, from int) int {
+	for {
+		_, end := whole(b, from)
+		if end == 0 {
+			return from
+		}
+		from = end
+	}
+}
+
+// whole is the word at an offset, and the end of the slot or record that it begins; 0: that is not whole.
+func whole(b []byte, at int) (w uint64, end int) {
+	if at+8 > len(b) {
+		return 0, 0
+	}
+	w = load(b, at)
+	end = at + 8
+	if r, ok := format.ParseRecord(uint32(w >> 32)); ok {
+		if end += 8 * r.Words; r.Open || end > len(b) {
+			return w, 0
+		}
+	} else if w == 0 {
+		return w, 0
+	}
+	return w, end
+}
+
+// load reads a word that its task may be writing.
+func load(b []byte, at int) uint64 { return (*atomic.Uint64)(unsafe.Pointer(&b[at])).Load() }
 
 // CountEvents counts entries and exits: words that are neither holes nor records
 // with their payload, and the begins and ends of system calls. hole is the offset of the first slot
