@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/session"
@@ -141,16 +143,7 @@ func TestAbandonedStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.control("status")
-	cmd.Process.Kill()
-	waitFor(t, "end of the recorder", func() int {
-		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", cmd.Process.Pid))
-		for _, th := range threads {
-			if stat, err := os.ReadFile(th); err == nil && !strings.Contains(string(stat), ") Z ") && !strings.Contains(string(stat), ") X ") {
-				return 0
-			}
-		}
-		return 1
-	})
+	cmd.Process.Kill() // it need not have ended yet
 	for _, err := range []error{session.Release(c.pid), func() error {
 		_, err := fentry.Attach(context.Background(), []int{c.pid}, fentry.Options{Dir: filepath.Join(t.TempDir(), "no"), Policy: trace.PolicyDrop})
 		return err
@@ -160,4 +153,101 @@ func TestAbandonedStarted(t *testing.T) {
 		}
 	}
 	c.do("work 10")
+}
+
+// Who comes while a recorder that was killed has not ended yet waits for that: it may still have threads of the process stopped, and
+// is its recorder until it is gone.
+func TestAttachDying(t *testing.T) {
+	program := buildFile(t, "testdata/control.c", "-fpatchable-function-entry=5")
+	killer, recorder := buildFile(t, "testdata/killer.c"), buildRecorder(t)
+	tracer := func(pid int) (tracer int) {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		_, rest, _ := strings.Cut(string(b), "\nTracerPid:")
+		fmt.Sscan(rest, &tracer)
+		return tracer
+	}
+	for _, way := range []string{"record", "detach"} {
+		// held returns what lets a recorder end that was killed: at a step, or by whom it asks when it has begun.
+		held := func(c *controlled, step int, kill func(recorder int)) *controlled {
+			cmd := exec.Command(killer, fmt.Sprint("=", step), recorder, "record", "-q", "--overhead", "no", "-p", fmt.Sprint(c.pid),
+				"-o", filepath.Join(t.TempDir(), "first"))
+			cmd.Stderr = os.Stderr
+			k := startTold(t, cmd)
+			t.Cleanup(func() { k.in.Close(); cmd.Wait() })
+			if kill != nil {
+				c.control("status")
+				kill(childOf(t, cmd.Process.Pid))
+			}
+			if got := k.line(); got != "ending" {
+				t.Fatalf("the recorder's tracer says %q", got)
+			}
+			return k
+		}
+		// comes has somebody come, and then the recorder end.
+		comes := func(t *testing.T, c, k *controlled) {
+			args := []string{"detach", fmt.Sprint(c.pid)}
+			if way == "record" {
+				args = []string{"record", "-q", "--overhead", "no", "-p", fmt.Sprint(c.pid), "--for", "20ms", "-o", filepath.Join(t.TempDir(), "second")}
+			}
+			done := make(chan string, 1)
+			go func() {
+				out, err := exec.Command(recorder, args...).CombinedOutput()
+				done <- fmt.Sprint(err, ", ", string(out))
+			}()
+			select {
+			case said := <-done:
+				t.Fatalf("%s has not waited: %s", way, said)
+			case <-time.After(200 * time.Millisecond): // in which others would have given up; if not, this finds nothing
+			}
+			fmt.Fprintln(k.in)
+			if said := <-done; said != "<nil>, " {
+				t.Errorf("%s: %s", way, said)
+			}
+			if maps, _, _ := state(t, c.pid); hasTracer(maps) || tracersMemory(maps) {
+				t.Error(maps)
+			}
+			unchangedCode(t, c.pid, program)
+			c.do("work 10")
+		}
+		started := func() *controlled {
+			cmd := exec.Command(program)
+			c := startTold(t, cmd)
+			t.Cleanup(func() { c.in.Close(); cmd.Wait() })
+			if _, err := fmt.Sscan(c.line(), &c.pid); err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		t.Run(way, func(t *testing.T) {
+			c := started()
+			comes(t, c, held(c, 0, func(recorder int) { syscall.Kill(recorder, syscall.SIGKILL) }))
+		})
+		if way == "record" {
+			t.Run("stopped", func(t *testing.T) {
+				for step := 2; step < 50; step++ {
+					c := started()
+					k := held(c, step, nil)
+					if tracer(c.pid) != 0 {
+						comes(t, c, k)
+						return
+					}
+					fmt.Fprintln(k.in)
+				}
+				t.Error("the recorder was never killed while it had the process stopped")
+			})
+		}
+	}
+}
+
+// childOf is the only child of a process.
+func childOf(t *testing.T, pid int) (child int) {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscan(string(b), &child); err != nil {
+		t.Fatal(err)
+	}
+	return child
 }

@@ -128,11 +128,14 @@ func Control(pid int, line string) (answer string, err error) {
 	if err != nil || int(cred.Uid) != 0 && int(cred.Uid) != os.Geteuid() && os.Geteuid() != 0 {
 		return "", errors.New("who answers for it is not its recorder")
 	}
-	if _, err := fmt.Fprintln(c, line); err != nil {
-		return "", err
+	var answered string
+	if _, err = fmt.Fprintln(c, line); err == nil {
+		answered, err = bufio.NewReader(io.LimitReader(c, mostAnswer)).ReadString('\n')
 	}
-	answered, err := bufio.NewReader(io.LimitReader(c, mostAnswer)).ReadString('\n')
-	if err != nil {
+	switch {
+	case err != nil && cred.Pid > 0 && !errors.Is(err, os.ErrDeadlineExceeded) && procfs.Ending(int(cred.Pid), int(cred.Pid)):
+		return "", ErrNotRecorded // it was killed meanwhile
+	case err != nil:
 		return "", fmt.Errorf("its recorder does not answer: %w", err)
 	}
 	return parseAnswer(strings.TrimSuffix(answered, "\n"))

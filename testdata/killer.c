@@ -1,5 +1,6 @@
 /* killer N PROGRAM ARGUMENT...: runs a program, and kills it where it is about to make the Nth call by which it
-   changes another process: ptrace, or a write to its memory. It says how many it has made. "+N" counts those after SIGUSR1. */
+   changes another process: ptrace, or a write to its memory. It says how many it has made. "+N" counts those after SIGUSR1. With
+   "=N" the program cannot end when it is killed, by whomever, before a byte comes: "ending" is said then. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -18,6 +19,9 @@ static void count(int sig) { counts = sig; }
 int main(int argc, char **argv)
 {
 	long at = argc > 2 ? atol(argv[1]) : 0, steps = 0;
+	int holds = argc > 2 && argv[1][0] == '=';
+	if (holds)
+		at = atol(argv[1] + 1);
 	counts = argc > 2 && argv[1][0] != '+';
 	signal(SIGUSR1, count);
 	pid_t child = fork();
@@ -29,7 +33,8 @@ int main(int argc, char **argv)
 	}
 	int status = 0;
 	waitpid(child, &status, __WALL);
-	ptrace(PTRACE_SETOPTIONS, child, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL);
+	ptrace(PTRACE_SETOPTIONS, child, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL |
+		(holds ? PTRACE_O_TRACEEXIT : 0));
 	ptrace(PTRACE_SYSCALL, child, 0, 0);
 	for (;;) {
 		pid_t p = waitpid(-1, &status, __WALL);
@@ -41,6 +46,13 @@ int main(int argc, char **argv)
 			continue;
 		}
 		int sig = WSTOPSIG(status);
+		unsigned long end = 0;
+		if (holds && status >> 16 == PTRACE_EVENT_EXIT && !ptrace(PTRACE_GETEVENTMSG, p, 0, &end) && WTERMSIG(end) == SIGKILL) {
+			puts("ending"); /* all others are about to end, too */
+			fflush(stdout);
+			getchar();
+			holds = 0;
+		}
 		if (sig == (SIGTRAP | 0x80)) {
 			struct user_regs_struct r;
 			sig = 0;

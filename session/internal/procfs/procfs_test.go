@@ -26,6 +26,9 @@ func TestParseStat(t *testing.T) {
 			t.Errorf("flags %s: %+v, %v", flags, s, err)
 		}
 	}
+	if s, err := parseStat([]byte("7 (x) R 1 2 3 4 5 4194564 7 8 9 10 11 12 13 14 15 16 17 18 4711 20")); err != nil || !s.Exiting || s.Worker {
+		t.Errorf("%+v, %v", s, err)
+	}
 	for _, bad := range []string{"", "1 (x", "1 (x) S 1", "1 (x) SS 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20", "1 (x) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 x 20"} {
 		if _, err := parseStat([]byte(bad)); err == nil {
 			t.Errorf("%q is accepted", bad)

@@ -84,8 +84,8 @@ func (j *journal) wrong(what string) error {
 	return fmt.Errorf("the tracer in it, whose recorder has ended, cannot be taken out: what it says of itself is not so (%s)", what)
 }
 
-// alive tells whether a recorder may be there.
-func (r recorder) alive() (bool, error) {
+// alive tells whether a recorder may be there. One that is about to end is waited for, until a deadline.
+func (r recorder) alive(deadline time.Time) (bool, error) {
 	here, err := thisRecorder()
 	if err != nil {
 		return true, err
@@ -93,7 +93,7 @@ func (r recorder) alive() (bool, error) {
 	if r.pids != here.pids || r.times != here.times {
 		return true, nil // nobody knows
 	}
-	return procfs.ProcessAlive(int(r.pid), r.start), nil
+	return !procfs.AwaitEnd(int(r.pid), r.start, deadline), nil
 }
 
 // Release takes a tracer out of a process whose recorder has ended without doing so, and returns how long that was stopped at
@@ -206,9 +206,10 @@ func (ts *threads) unclaim(js []*journal) {
 
 // claim makes this the recorder, if that of all journals is gone, and returns what they name.
 func (ts *threads) claim(js []*journal) (a *Attachment, err error) {
+	deadline := time.Now().Add(endPatience)
 	for _, j := range js {
-		if alive, err := j.recorder().alive(); err != nil || alive {
-			return nil, errors.Join(err, recordedBy(int(j.word(jRecorder)), j.word(jRecorder+2)))
+		if alive, err := j.recorder().alive(deadline); err != nil || alive {
+			return nil, errors.Join(err, recordedBy(int(j.word(jRecorder)), j.word(jRecorder+2), 0))
 		}
 	}
 	here, err := thisRecorder()
@@ -230,7 +231,7 @@ func (ts *threads) claim(js []*journal) (a *Attachment, err error) {
 				return err
 			}
 			if !bytes.Equal(is[:], j.h[8*jRecorder:][:len(is)]) {
-				return recordedBy(int(le.Uint64(is[:])), le.Uint64(is[16:]))
+				return recordedBy(int(le.Uint64(is[:])), le.Uint64(is[16:]), 0)
 			}
 		}
 		var b []byte

@@ -377,6 +377,7 @@ func (ts *threads) inStops(one bool, more func() bool, do func(began time.Time) 
 // one: those that have been asked to are let go when the thread that traces them ends, so each try has its own. The error is
 // ErrEnded if the process runs another program by now.
 func (ts *threads) within(one bool, do func() error) (err error) {
+	deadline := time.Now().Add(endPatience)
 	for range stopTries {
 		onThread(func() {
 			if err = ts.stop(one); err == nil && !ts.same() {
@@ -391,7 +392,9 @@ func (ts *threads) within(one bool, do func() error) (err error) {
 		if !errors.Is(err, errBusy) && !errors.As(err, &traced) {
 			return err
 		}
-		time.Sleep(stopPause)
+		if traced == nil || !traced.passes(deadline) {
+			time.Sleep(stopPause)
+		}
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -87,6 +88,23 @@ func (e *tracedError) Error() string {
 	return fmt.Sprintf("process %d (%s) traces it: only one can", e.tracer, e.name)
 }
 
+// endPatience is for how long others are waited for whose end is certain: recorders that were killed a moment ago.
+const endPatience = 10 * time.Second
+
+// passes waits for the end of the thread that traces, if it is certain, until a deadline. It returns whether that has ended.
+func (e *tracedError) passes(deadline time.Time) bool { return procfs.AwaitTask(e.tracer, deadline) }
+
+// stillTraced is tracedBy, if the thread that traces is not about to end.
+func stillTraced(dir string) error {
+	for deadline := time.Now().Add(endPatience); ; {
+		var traced *tracedError
+		err := tracedBy(dir)
+		if !errors.As(err, &traced) || !traced.passes(deadline) || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
 // unrecorded returns an error if a tracer is in a process.
 func (ts *threads) unrecorded(ms []mapping) error {
 	if !slices.ContainsFunc(ms, func(m mapping) bool { return m.lo <= homePage && homePage < m.hi }) {
@@ -98,15 +116,15 @@ func (ts *threads) unrecorded(ms []mapping) error {
 			continue
 		}
 		if recorder := int(le.Uint32(header[format.HRecorder:])); recorder != 0 {
-			return recordedBy(recorder, le.Uint64(header[format.HRecorderNs:]))
+			return recordedBy(recorder, le.Uint64(header[format.HRecorderNs:]), endPatience)
 		}
 		return fmt.Errorf("it traces itself, to %s", filepath.Dir(m.path))
 	}
 	return errors.New("a tracer is in it that is off: its recording has ended without it, or nobody has recorded it")
 }
 
-// recordedBy says who records a process: the recorder's id, in a PID namespace.
-func recordedBy(recorder int, namespace uint64) error {
+// recordedBy says who records a process: the recorder's id, in a PID namespace. If that is about to end it is waited for.
+func recordedBy(recorder int, namespace uint64, patience time.Duration) error {
 	var st unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/pid", &st); err != nil || namespace != 0 && namespace != st.Ino {
 		return fmt.Errorf("process %d of another PID namespace records it: only one can", recorder)
@@ -114,7 +132,7 @@ func recordedBy(recorder int, namespace uint64) error {
 	dir := fmt.Sprintf("/proc/%d", recorder)
 	stat, err := procfs.ReadStat(dir + "/stat")
 	name, nerr := os.ReadFile(dir + "/comm")
-	if err != nil || nerr != nil || !procfs.ProcessAlive(recorder, stat.Start) {
+	if err != nil || nerr != nil || procfs.AwaitEnd(recorder, stat.Start, time.Now().Add(patience)) {
 		return fmt.Errorf("process %d has started it with a tracer, and has ended: the tracer is off, and stays in it until it is started anew", recorder)
 	}
 	to := ""
@@ -146,7 +164,7 @@ func CheckAttach(pid int) error {
 	if tgid := statusField(dir, "Tgid"); tgid != "" && tgid != strconv.Itoa(pid) {
 		return fmt.Errorf("it is a thread of process %s", tgid)
 	}
-	if err := tracedBy(dir); err != nil {
+	if err := stillTraced(dir); err != nil {
 		return err
 	}
 	if statusField(procfs.Dir(pid), "Seccomp") == "1" {

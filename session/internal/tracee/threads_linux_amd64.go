@@ -302,13 +302,19 @@ func (ts *threads) releaseLast() {
 
 // seize begins to trace a thread, which goes on. ok is false for one that has ended.
 func (ts *threads) seize(tid int) (ok bool, err error) {
-	err = ptrace(unix.PTRACE_SEIZE, tid, int(ts.options))
-	if err == unix.EPERM {
-		// Only root may put filters off. What filters this process may be what filters that one.
-		if seccomp(fmt.Sprintf("/proc/%d/task/%d", ts.pid, tid)) && !seccomp("/proc/thread-self") {
-			return false, errFiltered
+	dir := fmt.Sprintf("/proc/%d/task/%d", ts.pid, tid)
+	for range 2 { // who traced it can have ended before anybody knew
+		err = ptrace(unix.PTRACE_SEIZE, tid, int(ts.options))
+		if err == unix.EPERM {
+			// Only root may put filters off. What filters this process may be what filters that one.
+			if seccomp(dir) && !seccomp("/proc/thread-self") {
+				return false, errFiltered
+			}
+			err = ptrace(unix.PTRACE_SEIZE, tid, int(ts.options&^unix.PTRACE_O_SUSPEND_SECCOMP))
 		}
-		err = ptrace(unix.PTRACE_SEIZE, tid, int(ts.options&^unix.PTRACE_O_SUSPEND_SECCOMP))
+		if err != unix.EPERM || tracedBy(dir) != nil {
+			break
+		}
 	}
 	return ts.accepted(tid, err)
 }

@@ -1,0 +1,71 @@
+//go:build linux
+
+package procfs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Processes that are about to end.
+//
+// Who has killed a process can go on long before it is gone: the kernel wakes its threads, and each of them gives up what it has, on
+// its own. Until then it is seen as one that lives, and what it traces is traced.
+
+// endPause is the time between two looks at a process that is about to end.
+const endPause = time.Millisecond
+
+// Ending tells whether a thread certainly executes nothing of its program any more: it is gone, or on its way out, or has been killed.
+func Ending(pid, tid int) bool {
+	dir := fmt.Sprintf("/proc/%d/task/%d", pid, tid)
+	s, err := ReadStat(dir + "/stat")
+	if err != nil || s.Dead() || s.Exiting {
+		return true
+	}
+	b, err := os.ReadFile(dir + "/status")
+	return err != nil || pending(b, "\nSigPnd:", unix.SIGKILL) || pending(b, "\nShdPnd:", unix.SIGKILL)
+}
+
+// pending tells whether a signal is in a set of a status file.
+func pending(status []byte, key string, signal unix.Signal) bool {
+	_, rest, _ := bytes.Cut(status, []byte(key))
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	set, err := strconv.ParseUint(string(bytes.TrimSpace(line)), 16, 64)
+	return err == nil && set>>(signal-1)&1 != 0
+}
+
+// AwaitEnd waits for the end of a process that began at start, as long as that is certain, until a deadline. It returns whether it
+// has ended.
+func AwaitEnd(pid int, start uint64, deadline time.Time) bool {
+	return await(deadline, func() bool { return !ProcessAlive(pid, start) }, func() bool {
+		tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid)) // an error: it is gone
+		return !slices.ContainsFunc(tasks, func(t os.DirEntry) bool {
+			tid, err := strconv.Atoi(t.Name())
+			return err == nil && !Ending(pid, tid)
+		})
+	})
+}
+
+// AwaitTask is AwaitEnd for a thread, of whatever process.
+func AwaitTask(tid int, deadline time.Time) bool {
+	return await(deadline, func() bool {
+		s, err := ReadStat(fmt.Sprintf("/proc/%d/stat", tid))
+		return err != nil || s.Dead()
+	}, func() bool { return Ending(tid, tid) })
+}
+
+func await(deadline time.Time, over, certain func() bool) bool {
+	for !over() {
+		if !certain() || time.Now().After(deadline) {
+			return false
+		}
+		time.Sleep(endPause)
+	}
+	return true
+}
