@@ -185,6 +185,7 @@ func (in *instance) mark(s string, by writer) error {
 		in.marks = slices.Delete(in.marks, 0, mostMarks/2)
 	}
 	task := &trace.Task{PID: by.pid, TID: by.pid, Comm: commOf(by.pid)}
+	in.fs.news++
 	in.marks = append(in.marks, mark{at: in.fs.target.Now(), task: task, text: s[:min(len(s), mostMark)]})
 	return nil
 }

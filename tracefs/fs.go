@@ -37,6 +37,8 @@ type FS struct {
 	images       map[trace.ImageID]bool // that were looked at for functions
 	console      *console               // gets what is dumped; nil: nobody does
 	failed       string                 // why the last dump, or snapshot, could not be made
+	news         uint64                 // counts what may have made something to show; see hear
+	polled       map[*pipe]bool         // those that somebody polls and in which there is nothing
 
 	stop chan struct{}
 }
@@ -51,6 +53,7 @@ func newFS(t Target) (*FS, error) {
 	fs := &FS{
 		target: t, functions: &functions{all: t.Functions()}, images: make(map[trace.ImageID]bool), below: make(map[string]*instance),
 		cpus: make(map[taskID]int), comms: make(map[int]string), scanned: make(map[taskID]place), stop: make(chan struct{}),
+		news: 1, polled: make(map[*pipe]bool),
 	}
 	fs.events = noEvents
 	if s, ok := t.(Syscaller); ok {
@@ -252,7 +255,7 @@ const (
 	tickPart = 5
 )
 
-// watch looks for calls of functions with probes until the end.
+// watch looks for calls of functions with probes, and for whoever polls, until the end.
 func (fs *FS) watch() {
 	for {
 		began := time.Now()
@@ -266,9 +269,19 @@ func (fs *FS) watch() {
 			fs.fails(err)
 		}
 		_ = fs.count()
+		wake := fs.tell()
 		fs.mu.Unlock()
+		for _, wake := range wake {
+			wake()
+		}
 		select {
 		case <-fs.stop:
+			fs.mu.Lock()
+			wake := fs.tell()
+			fs.mu.Unlock()
+			for _, wake := range wake {
+				wake()
+			}
 			return
 		case <-time.After(max(tick, tickPart*time.Since(began))):
 		}

@@ -55,6 +55,7 @@ func (m *made) Images() (all []trace.ImageID, err error) {
 	return all, nil
 }
 
+func (m *made) Moved() bool { return true }
 func (m *made) Size() int64 { return 1 << 20 }
 func (m *made) Now() uint64 { return m.now }
 

@@ -9,15 +9,14 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
-	"time"
 )
 
 // What is kept while a file is open.
 
 // handle is an open file. Its methods are called one at a time.
 type handle interface {
-	// read returns what there is from an offset on; nothing at the end.
-	read(ctx context.Context, off int64, size int) ([]byte, error)
+	// read returns what there is from an offset on; nothing at the end. If it may not wait, the error is EAGAIN.
+	read(ctx context.Context, off int64, size int, wait bool) ([]byte, error)
 	// write takes what one write has.
 	write(b []byte, by writer) error
 	// flush is called when a descriptor is closed, which is not always the last one. An error is close's.
@@ -40,7 +39,7 @@ type textHandle struct {
 	ready bool
 }
 
-func (h *textHandle) read(_ context.Context, off int64, size int) ([]byte, error) {
+func (h *textHandle) read(_ context.Context, off int64, size int, _ bool) ([]byte, error) {
 	if h.make == nil {
 		return nil, syscall.EINVAL
 	}
@@ -101,83 +100,6 @@ func openSize(in *instance, cpu int, _ uint32) handle {
 		take: func(s string, _ writer) error { return in.resize(cpu, s) },
 	}
 }
-
-// pipe is trace_pipe, open: what it returns is not returned again, to nobody, nor is it in trace any more.
-type pipe struct {
-	in    *instance
-	cpu   int
-	wait  bool
-	text  []byte // taken, and not returned yet
-	most  int    // events to be taken at once
-	ended bool
-}
-
-// How many events are taken at once: few at first, so that trace keeps what a reader does not come for, and more and more
-// as long as there are, because each time takes a copy of the buffer.
-const (
-	pipeFirst = 512
-	pipeMost  = 64 << 10
-)
-
-func openPipe(in *instance, cpu int, flags uint32) handle {
-	return &pipe{in: in, cpu: cpu, wait: flags&syscall.O_NONBLOCK == 0, most: pipeFirst}
-}
-
-// read waits until there is something.
-func (p *pipe) read(ctx context.Context, _ int64, size int) ([]byte, error) {
-	for len(p.text) == 0 {
-		began := time.Now()
-		if err := p.fill(); err != nil || p.ended {
-			return nil, err
-		}
-		if len(p.text) > 0 {
-			break
-		}
-		if !p.wait {
-			return nil, syscall.EAGAIN
-		}
-		select {
-		case <-ctx.Done():
-			return nil, syscall.EINTR
-		case <-p.in.fs.stop:
-			return nil, nil
-		case <-time.After(max(tick, tickPart*time.Since(began))):
-		}
-	}
-	n := min(size, len(p.text))
-	b := p.text[:n]
-	p.text = p.text[n:]
-	return b, nil
-}
-
-// fill takes what there is.
-func (p *pipe) fill() error {
-	fs := p.in.fs
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	if p.ended = p.in.gone; p.ended {
-		return nil
-	}
-	t, err := fs.open()
-	if errors.Is(err, ErrOver) {
-		p.ended = true
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-	var n int
-	p.text, n, err = p.in.text(t, p.cpu, p.most, true)
-	if p.most = min(2*p.most, pipeMost); n < p.most/2 {
-		p.most = pipeFirst
-	}
-	return err
-}
-
-func (p *pipe) write([]byte, writer) error { return syscall.EINVAL }
-func (p *pipe) flush() error               { return nil }
-func (p *pipe) close()                     {}
 
 // which says which filter a file is.
 type which int

@@ -89,6 +89,7 @@ func (in *instance) sizeOf(cpu int) int64 {
 // resize is a write to buffer_size_kb, of all or of a thread.
 func (in *instance) resize(cpu int, s string) error {
 	n, err := parseNumber(s)
+	in.fs.news++
 	switch {
 	case err != nil || n == 0 || n > mostSize:
 		return syscall.EINVAL
@@ -114,6 +115,7 @@ func (in *instance) changeAt(at uint64, f func(*settings)) error {
 	s := *in.epochs.now()
 	f(&s)
 	in.epochs.add(at, s)
+	in.fs.news++
 	return in.fs.install()
 }
 

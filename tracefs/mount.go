@@ -118,7 +118,12 @@ func (n *fileNode) Open(flags uint32) (h fuse.Handle, stream bool, err error) {
 		}
 	}
 	if d.open != nil {
-		return &fuseHandle{h: d.open(n.in, n.cpu, flags)}, d.name == "trace_pipe", nil
+		switch h := d.open(n.in, n.cpu, flags).(type) {
+		case *pipe:
+			return &pipeHandle{fuseHandle{h: h}, h}, true, nil
+		default:
+			return &fuseHandle{h: h}, false, nil
+		}
 	}
 	t := &textHandle{in: n.in}
 	if d.read != nil {
@@ -138,10 +143,10 @@ type fuseHandle struct {
 
 var _ = (fuse.Handle)((*fuseHandle)(nil))
 
-func (f *fuseHandle) Read(ctx context.Context, off int64, size int) ([]byte, error) {
+func (f *fuseHandle) Read(ctx context.Context, off int64, size int, flags uint32) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.h.read(ctx, off, size)
+	return f.h.read(ctx, off, size, flags&syscall.O_NONBLOCK == 0)
 }
 
 func (f *fuseHandle) Write(b []byte, pid int) error {
@@ -161,6 +166,16 @@ func (f *fuseHandle) Release() {
 	defer f.mu.Unlock()
 	f.h.close()
 }
+
+// pipeHandle is trace_pipe, open. It can be polled while it is read.
+type pipeHandle struct {
+	fuseHandle
+	pipe *pipe
+}
+
+var _ = (fuse.Poller)((*pipeHandle)(nil))
+
+func (f *pipeHandle) Poll(wake func()) uint32 { return f.pipe.poll(wake) }
 
 // commOf is the name of a process's first thread, "<...>" if it is not known, as the kernel shows it.
 func commOf(pid int) string {

@@ -59,7 +59,7 @@ func serveTracefs(pid int, dir, tmp string) error {
 		Dir: filepath.Join(tmp, "fentry.data"), Buffer: buffer, Logf: log.Printf, Overhead: -1, NoSwitches: true, Syscalls: true,
 		Libraries: []string{module},
 		Live: func(l *fentry.Live) {
-			if m, failed = tracefs.Mount(dir, target{l, pid, copies}, tracefs.Options{Name: "fentry", Console: func(b []byte) {
+			if m, failed = tracefs.Mount(dir, &target{Live: l, pid: pid, dir: copies}, tracefs.Options{Name: "fentry", Console: func(b []byte) {
 				_ = os.WriteFile(filepath.Join(tmp, "console"), b, 0o600)
 			}}); failed != nil {
 				l.End()
@@ -93,11 +93,12 @@ type mounted struct {
 // target is a recording as a tracefs needs it.
 type target struct {
 	*fentry.Live
-	pid int
-	dir string
+	pid  int
+	dir  string
+	mark session.Mark
 }
 
-func (t target) Functions() (all []tracefs.Function) {
+func (t *target) Functions() (all []tracefs.Function) {
 	for _, f := range t.Live.Functions() {
 		fn := tracefs.Function{Image: f.Image, ID: f.ID, Name: f.Name}
 		if base := filepath.Base(f.Path); base == module {
@@ -108,11 +109,16 @@ func (t target) Functions() (all []tracefs.Function) {
 	return all
 }
 
-func (t target) Images() ([]trace.ImageID, error) { return t.Mapped(t.pid) }
+func (t *target) Images() ([]trace.ImageID, error) { return t.Mapped(t.pid) }
 
-func (t target) Size() int64 { return buffer }
+func (t *target) Moved() bool {
+	moved, err := t.Move(&t.mark)
+	return moved || err != nil
+}
 
-func (t target) Syscalls(on bool) error {
+func (t *target) Size() int64 { return buffer }
+
+func (t *target) Syscalls(on bool) error {
 	_, err := t.Control(map[bool]string{false: "syscalls = 0", true: "syscalls = 1"}[on])
 	return err
 }
@@ -136,7 +142,7 @@ func (m *mounted) load(loaded bool) {
 	}
 }
 
-func (t target) Open(from uint64) (*trace.Trace, error) {
+func (t *target) Open(from uint64) (*trace.Trace, error) {
 	tr, err := t.Live.OpenSince(t.dir, from)
 	if errors.Is(err, session.ErrOver) {
 		err = tracefs.ErrOver

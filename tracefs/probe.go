@@ -246,6 +246,7 @@ func (in *instance) hit(p *probe, at uint64, ev *trace.Event) (switched bool) {
 	case p.left > 0:
 		p.left--
 	}
+	in.fs.news++
 	switch p.command {
 	case commandOn, commandOff, commandEnable, commandDisable:
 		s := *now

@@ -22,6 +22,8 @@ type Target interface {
 	// closed before the next is asked for. Times in all of them compare exactly. The error wraps ErrOver when the recording
 	// has ended.
 	Open(from uint64) (*trace.Trace, error)
+	// Moved tells whether anything may have come to the buffer since it was asked before. It is asked by one at a time.
+	Moved() bool
 	// Size is how many bytes the buffer has.
 	Size() int64
 	// Now is the counter that events have.

@@ -133,6 +133,7 @@ type mountTarget struct {
 	dir     string // for copies of the buffer
 	size    int64  // of the buffer
 	program string // its path: what is not in it is in a library
+	mark    session.Mark
 }
 
 func (t *mountTarget) Functions() (all []tracefs.Function) {
@@ -152,6 +153,11 @@ func (t *mountTarget) Open(from uint64) (*trace.Trace, error) {
 		err = tracefs.ErrOver
 	}
 	return tr, err
+}
+
+func (t *mountTarget) Moved() bool {
+	moved, err := t.Move(&t.mark)
+	return moved || err != nil
 }
 
 func (t *mountTarget) Images() ([]trace.ImageID, error) { return t.Mapped(t.pid) }

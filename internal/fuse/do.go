@@ -30,6 +30,8 @@ func (s *Server) do(ctx context.Context, r *request) (reply, error) {
 		return s.open(r)
 	case opRead, opWrite, opFlush, opRelease:
 		return s.file(ctx, r)
+	case opPoll:
+		return s.poll(r)
 	case opOpendir:
 		if _, _, err := s.dir(r.node); err != nil {
 			return nil, err
@@ -192,7 +194,7 @@ func (s *Server) file(ctx context.Context, r *request) (reply, error) {
 	switch r.op {
 	case opRead:
 		size := int(min(r.body.u32(16), mostData))
-		b, err := h.Read(ctx, int64(r.body.u64(8)), size)
+		b, err := h.Read(ctx, int64(r.body.u64(8)), size, r.body.u32(32))
 		b = b[:min(len(b), size)]
 		return append(newReply(len(b)), b...), err
 	case opWrite:
@@ -206,6 +208,24 @@ func (s *Server) file(ctx context.Context, r *request) (reply, error) {
 	}
 	h.Release()
 	return nil, nil
+}
+
+// poll tells what can be done with an open file without waiting, and sees to it that the kernel, which has a number of its
+// own for it, is told when that is more.
+func (s *Server) poll(r *request) (reply, error) {
+	h, err := s.handle(r.body.u64(0), false)
+	if err != nil {
+		return nil, err
+	}
+	events := uint32(Readable | Writable)
+	if p, ok := h.(Poller); ok {
+		var wake func()
+		if number := r.body.u64(8); r.body.u32(16)&pollNotify != 0 {
+			wake = func() { _, _ = s.device.Write(newReply(8).u64(number).notification(notifyPoll)) }
+		}
+		events = p.Poll(wake)
+	}
+	return newReply(8).u32(events).u32(0), nil
 }
 
 // readdir returns names from an offset on: as many as there is room for.

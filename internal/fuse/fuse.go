@@ -59,9 +59,10 @@ type File interface {
 
 // A Handle is an open file. Its methods can be called at the same time.
 type Handle interface {
-	// Read returns what there is from an offset on, at most size bytes, nothing at the end. The context ends if the
-	// reader is interrupted, or nothing is mounted any more.
-	Read(ctx context.Context, off int64, size int) ([]byte, error)
+	// Read returns what there is from an offset on, at most size bytes, nothing at the end. The flags are those of open(2)
+	// as they are now: O_NONBLOCK can come and go. The context ends if the reader is interrupted, or nothing is mounted any
+	// more.
+	Read(ctx context.Context, off int64, size int, flags uint32) ([]byte, error)
 	// Write takes all of what the process pid writes. It must not keep b.
 	Write(b []byte, pid int) error
 	// Flush is called when a descriptor is closed, which is not always the last one. An error is close's.
@@ -69,6 +70,23 @@ type Handle interface {
 	// Release is called at the end; nobody waits for it.
 	Release()
 }
+
+// A Poller is a Handle that is not always ready, as others are.
+type Poller interface {
+	Handle
+	// Poll returns what poll(2) says of it: Readable and others. If wake is not nil, somebody waits: it is to be called when
+	// there is something that was not there before, in place of those that were given before, and replaces them. It does not
+	// wait, and can be called too often.
+	Poll(wake func()) (events uint32)
+}
+
+// What a Poller says.
+const (
+	Readable = 0x41  // POLLIN, POLLRDNORM
+	Writable = 0x104 // POLLOUT, POLLWRNORM
+	Failed   = 0x8   // POLLERR
+	Ended    = 0x10  // POLLHUP
+)
 
 // errno is what the kernel is told of an error.
 func errno(err error) syscall.Errno {

@@ -86,6 +86,7 @@ type note struct {
 	text   []byte
 	by     int
 	closed chan bool
+	wake   func()
 }
 
 func (*note) Mode() uint32                                   { return 0o640 }
@@ -100,14 +101,30 @@ func (n *note) set(text []byte, pid int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.text, n.by = text, pid
+	if n.wake != nil {
+		n.wake()
+		n.wake = nil
+	}
 }
 
-func (n *note) Read(ctx context.Context, off int64, _ int) ([]byte, error) {
+func (n *note) Poll(wake func()) uint32 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.wake = wake; len(n.text) > 0 {
+		return Readable
+	}
+	return 0
+}
+
+func (n *note) Read(ctx context.Context, off int64, _ int, flags uint32) ([]byte, error) {
 	n.mu.Lock()
 	text := n.text
 	n.mu.Unlock()
 	if off >= 0 && off < int64(len(text)) {
 		return text[off:], nil
+	}
+	if flags&syscall.O_NONBLOCK != 0 {
+		return nil, syscall.EAGAIN
 	}
 	<-ctx.Done()
 	return nil, ctx.Err()
@@ -324,6 +341,36 @@ func TestInterrupt(t *testing.T) {
 	k.answer(waits, syscall.EINTR)
 	k.send(opInterrupt, 0, waits)
 	k.send(opRead, id, read...) // ends when the device does
+}
+
+// TestPoll: the kernel is told what can be done without waiting, and once when that is more, if it wants to know.
+func TestPoll(t *testing.T) {
+	k := newKernel(t)
+	id := k.ask(0, opLookup, rootID, "note\x00").u64(0)
+	fh := k.ask(0, opOpen, id, syscall.O_RDWR, 0).u64(0)
+	const number = uint64(1<<40 + 7)
+	poll := func(want uint32, flags int) {
+		t.Helper()
+		if m := k.size(k.ask(0, opPoll, id, fh, number, flags, -1), 8); m.u32(0) != want {
+			t.Errorf("poll says %#x, want %#x", m.u32(0), want)
+		}
+	}
+	write := []any{fh, none, 5, 0, none, none, "hello"}
+	poll(0, 0)
+	k.size(k.ask(0, opWrite, id, write...), 8) // nobody wants to know
+	poll(Readable, 0)
+	k.ask(0, opSetattr, id, setSize, 0, none, none, strings.Repeat("\x00", 64))
+	poll(0, pollNotify)
+	wrote := k.send(opWrite, id, write...)
+	if m := message(<-k.replies); len(m) != 24 || m.u32(0) != 24 || m.u32(4) != 1 || m.u64(8) != 0 || m.u64(16) != number {
+		t.Errorf("the kernel is told %x", []byte(m))
+	}
+	k.size(k.answer(wrote, 0), 8)
+	poll(Readable, pollNotify)
+	k.ask(syscall.EAGAIN, opRead, id, fh, uint64(5), 10, 0, none, syscall.O_NONBLOCK, 0)
+
+	list := k.ask(0, opOpendir, rootID, 0, 0).u64(0)
+	k.ask(syscall.EBADF, opPoll, rootID, list, number, 0, -1)
 }
 
 func TestShortRequests(t *testing.T) {

@@ -28,7 +28,8 @@ func (o *once) Read(b []byte) (int, error) {
 func (o *once) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if m := message(b); len(m) < replyHeader || int(m.u32(0)) != len(m) || int32(m.u32(4)) > 0 {
+	m := message(b)
+	if len(m) < replyHeader || int(m.u32(0)) != len(m) || int32(m.u32(4)) > 0 && (m.u64(8) != 0 || len(m) != 24) {
 		o.bad = bytes.Clone(b)
 	}
 	return len(b), nil

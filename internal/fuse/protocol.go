@@ -46,6 +46,7 @@ const (
 	opCreate      opcode = 35
 	opInterrupt   opcode = 36
 	opDestroy     opcode = 38
+	opPoll        opcode = 40
 	opBatchForget opcode = 42
 	opRename2     opcode = 45
 )
@@ -57,7 +58,7 @@ func (op opcode) need() int {
 		return 8
 	case opGetattr, opInit:
 		return 16
-	case opRelease, opReleasedir, opFlush:
+	case opRelease, opReleasedir, opFlush, opPoll:
 		return 24
 	case opRead, opReaddir, opWrite:
 		return 40
@@ -78,7 +79,12 @@ const (
 
 	openDirect = 1 << 0 // without the page cache
 	openStream = 1 << 2 // without offsets
+
+	pollNotify = 1 << 0 // somebody waits
 )
+
+// notifyPoll is the code of a message that answers nothing: it is worth to poll again.
+const notifyPoll = 1
 
 // Lengths.
 const (
@@ -146,5 +152,12 @@ func (r reply) finish(unique uint64, e syscall.Errno) []byte {
 	binary.NativeEndian.PutUint32(r, uint32(len(r)))
 	binary.NativeEndian.PutUint32(r[4:], uint32(-int32(e)))
 	binary.NativeEndian.PutUint64(r[8:], unique)
+	return r
+}
+
+// notification is a message of the server's own.
+func (r reply) notification(code uint32) []byte {
+	binary.NativeEndian.PutUint32(r, uint32(len(r)))
+	binary.NativeEndian.PutUint32(r[4:], code)
 	return r
 }
