@@ -36,6 +36,9 @@ type capturing struct {
 	errno      bool   // errno is captured of some function
 	key        string // differs where rules do
 	logf       func(format string, args ...any)
+	// tried, if not nil, gets for each function that somebody has asked for why something of it cannot be captured or
+	// compared; nil: all can.
+	tried func(why error)
 }
 
 // Key returns a text that differs between what is captured.
@@ -74,12 +77,55 @@ type captureRule struct {
 	what       arguments.What
 }
 
+// A Captured knows which patterns of what is to be captured have matched functions. It is for one recording.
+type Captured struct {
+	mu                 sync.Mutex
+	arguments, results []*record.Filter
+}
+
+// Unmatched returns the patterns of arguments and of results that have matched no traceable function so far.
+func (c *Captured) Unmatched() (arguments, results []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.arguments {
+		arguments = append(arguments, f.Unmatched()...)
+	}
+	for _, f := range c.results {
+		results = append(results, f.Unmatched()...)
+	}
+	return arguments, results
+}
+
+// ChoosesImages reports whether a pattern is for functions of some images only.
+func (c *Captured) ChoosesImages() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(slices.Concat(c.arguments, c.results), (*record.Filter).ChoosesImages)
+}
+
+// put notes the filters of arguments, and behind these those of results.
+func (c *Captured) put(rules []captureRule, arguments int) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range rules {
+		of := &c.arguments
+		if i >= arguments {
+			of = &c.results
+		}
+		*of = append(*of, rules[i].filter)
+	}
+}
+
 // Captures says of which functions arguments and results are captured, and which; Auto captures those of all functions
 // that are traced and have debug information.
 type Captures struct {
 	Arguments, Results []arguments.Spec
 	Auto               bool
 	Conditions         []arguments.Condition            // see [Options]
+	Captured           *Captured                        // see [Options]
 	Logf               func(format string, args ...any) // see [Options]
 }
 
@@ -87,7 +133,7 @@ type Captures struct {
 // table of symbols names them.
 func PlanCaptures(f *elfio.File, sites []record.Site, names *symbol.Table, o *patch.Options, c Captures) error {
 	g, err := newCapturing(&Options{Plan: *o, Arguments: c.Arguments, Results: c.Results, AutoArguments: c.Auto,
-		Conditions: c.Conditions, Logf: c.Logf})
+		Conditions: c.Conditions, Captured: c.Captured, Logf: c.Logf})
 	if err == nil {
 		g.plan(&Program{Path: o.Path, File: f, Sites: sites, table: names}, o)
 	}
@@ -112,6 +158,7 @@ func newCapturing(o *Options) (*capturing, error) {
 		c.errno = c.errno || s.Errno()
 		c.rules = append(c.rules, captureRule{f, s.Items, s.Conditions, what})
 	}
+	o.Captured.put(c.rules, len(o.Arguments))
 	if !c.auto && len(c.rules) == 0 {
 		return nil, nil
 	}
@@ -240,10 +287,17 @@ func (c *capturing) plan(p *Program, o *patch.Options) (typed bool) {
 		if why != nil {
 			c.say("%s: %v", p.Path, why)
 		}
+		if planned != nil {
+			var wrong error
+			planned.Checks, wrong = c.checks(p, m, f, w)
+			why = cmp.Or(why, wrong)
+		}
+		if c.tried != nil && w.named {
+			c.tried(why)
+		}
 		if planned == nil {
 			continue
 		}
-		planned.Checks = c.checks(p, m, f, w)
 		notes[addr] = planned
 		acts[addr] = captureActs(planned)
 	}
@@ -276,8 +330,10 @@ func captureText(c *arguments.Capture) string {
 }
 
 // checks are what says which calls of a function are recorded. Others than those that were asked for of just this function
-// are left out if it has no such argument.
-func (c *capturing) checks(p *Program, m arguments.Machine, f *arguments.Func, w *wish) (checks []*arguments.Check) {
+// are left out if it has no such argument. The error is why one that was asked for cannot be made.
+func (c *capturing) checks(
+	p *Program, m arguments.Machine, f *arguments.Func, w *wish,
+) (checks []*arguments.Check, wrong error) {
 	for i := range w.conditions {
 		cond := &w.conditions[i]
 		check, err := arguments.PlanCheck(f, m, cond)
@@ -287,8 +343,11 @@ func (c *capturing) checks(p *Program, m arguments.Machine, f *arguments.Func, w
 		case i < w.must || !errors.Is(err, arguments.ErrNoArgument):
 			c.say("%s: %s: all calls are recorded: %s: %v", p.Path, w.name, cond.Name, err)
 		}
+		if err != nil && i < w.must {
+			wrong = fmt.Errorf("%s: %s: %w", w.name, cond.Name, err)
+		}
 	}
-	return checks
+	return checks, wrong
 }
 
 // captureActs are the actions that capture something.

@@ -793,6 +793,15 @@ func TestControlArguments(t *testing.T) {
 				want["middle"] += uint64(r.middle) << i
 				want["results"] += uint64(r.middle) * (sum + 1<<i)
 			}
+			for set, why := range map[string]string{
+				"arguments = leaf@nobody":         `leaf has no parameter "nobody"; it has n`,
+				"results = middle middle@nobody":  `middle has no parameter "nobody"; it has n`,
+				"arguments += leaf leaf@nobody>1": `leaf: nobody: no such argument; it has n`,
+			} {
+				if _, err := c.ask(set); err == nil || !strings.Contains(err.Error(), why) {
+					t.Errorf("%s: %v, want %s", set, err, why)
+				}
+			}
 			c.in.Close()
 			<-c.ended
 			tr, err := trace.Open(c.dir)

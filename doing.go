@@ -119,7 +119,21 @@ func (d *doings) capture(result bool, text string) (*session.Doing, error) {
 		return nil, err
 	}
 	known := make(map[trace.ImageID]*imageCaptures) // processes have the same images
-	what := &session.Doing{Functions: spec.Pattern}
+	// What can be captured of no function is refused, of some said to the recorder.
+	functions, refused := 0, []error(nil)
+	c.tried = func(why error) { // with d.mu
+		if functions++; why != nil {
+			refused = append(refused, why)
+		}
+	}
+	what := &session.Doing{Functions: spec.Pattern, Refused: func() error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if functions == 0 || len(refused) < functions {
+			return nil
+		}
+		return refused[0]
+	}}
 	if spec.Errno() {
 		what.Errno = func(image trace.ImageID) (distance int64, err error) {
 			_, plan, err := d.planOf(c, image)

@@ -59,6 +59,8 @@ type Options struct {
 	// Conditions say which calls of functions whose arguments are captured are recorded: those that meet all that are
 	// about an argument of the function. Specs can have more, for their own functions.
 	Conditions []arguments.Condition
+	// Captured, if not nil, tells which of Arguments and Results have matched functions.
+	Captured *Captured
 	// StackEvery takes the stacks of all threads, of what the program starts, too, each time that one has run for so long: at
 	// the next event of functions that are traced, or with Plan.NoFunctions by the kernel's perf events, or, where those are
 	// not allowed, at system calls, with a message to Logf. 0: none are taken.

@@ -443,7 +443,24 @@ func (f *Func) param(m Machine, name string) (*Param, location, error) {
 			return p, l, nil
 		}
 	}
-	return nil, location{}, fmt.Errorf("%s has no parameter %q", f.Name, name)
+	return nil, location{}, fmt.Errorf("%s has no parameter %q%s", f.Name, name, f.others())
+}
+
+// others says what a function has instead of a parameter that it has not.
+func (f *Func) others() string {
+	if len(f.Params) == 0 {
+		return ", nor any other"
+	}
+	var names []string
+	for i := range f.Params {
+		if name := f.Params[i].Name; name != "" {
+			names = append(names, name)
+		}
+	}
+	if names == nil {
+		return ""
+	}
+	return "; it has " + strings.Join(names, ", ")
 }
 
 // at returns a parameter and where it is.

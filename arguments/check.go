@@ -83,7 +83,7 @@ func (f *Func) argument(m Machine, it *Item) (*Type, any, location, error) {
 			return p.Type, p.at, l, nil
 		}
 	}
-	return nil, nil, location{}, ErrNoArgument
+	return nil, nil, location{}, fmt.Errorf("%w%s", ErrNoArgument, f.others())
 }
 
 // errNotOneWord is returned for what the runtime has not in one place.

@@ -23,6 +23,9 @@ type Doing struct {
 	Functions string // the pattern of these
 	// Of returns what the functions of an image have, by local id; it can be called concurrently.
 	Of func(image trace.ImageID) (map[uint32][]patch.Act, error)
+	// Refused is why it cannot be done at calls of any of the functions that Of has found so far. Nil, or returning nil: it can of
+	// some, or none was found.
+	Refused func() error
 	// Errno is where the runtime finds errno in an image, as patch.Plan.Errno has it; nil: it need not.
 	Errno func(image trace.ImageID) (int64, error)
 }
@@ -126,6 +129,11 @@ func (s *session) doing(setting string, v word) (d doing, wrong *ControlError) {
 			return d, &ControlError{v.at, err.Error()}
 		}
 		matched = matched || len(acts) > 0
+	}
+	if what.Refused != nil {
+		if why := what.Refused(); why != nil {
+			return d, &ControlError{v.at, why.Error()}
+		}
 	}
 	if !matched {
 		return d, &ControlError{v.at, unmatched(images)}

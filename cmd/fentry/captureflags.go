@@ -15,6 +15,7 @@ type captureFlags struct {
 	arguments, results []string
 	args               string
 	conditions         []string
+	captured           fentry.Captured
 }
 
 // Values of --args, the default first.
@@ -41,7 +42,7 @@ func (c *captureFlags) captures(cmd *cobra.Command, o *patch.Options) (out fentr
 	if c.args != argsNo && c.args != argsAuto {
 		return out, usagef(cmd, "--args: %q is neither %s nor %s", c.args, argsAuto, argsNo)
 	}
-	out.Auto = c.args == argsAuto
+	out.Auto, out.Captured = c.args == argsAuto, &c.captured
 	for _, g := range []struct {
 		flag  string
 		given []string

@@ -229,30 +229,51 @@ func syscallSets(cmd *cobra.Command, flag, value string, to *patch.SyscallSets) 
 }
 
 // unmatched tells which patterns selected nothing.
-func unmatched(a *app, o patch.Options) {
-	filters := []*record.Filter{o.Select, o.Roots, o.Hide}
-	if o.Actions != nil {
-		for _, r := range o.Actions.Rules {
-			filters = append(filters, r.Functions)
-		}
-	}
-	for _, f := range filters {
-		if f == nil {
-			continue
-		}
-		for _, p := range f.Unmatched() {
+func (t *traceFlags) unmatched(a *app, o *patch.Options) {
+	warn := func(option string, patterns []string) {
+		for _, p := range patterns {
 			hint := ""
 			if plainName.MatchString(p) {
 				hint = fmt.Sprintf("; if a library has it: %s%s, its calls, or -L", p, symbol.CallSuffix)
 			}
-			a.notef("fentry: warning: pattern %q matches no traceable function%s", p, hint)
+			a.notef("fentry: warning: %spattern %q matches no traceable function%s", option, p, hint)
 		}
 	}
+	warn("", o.Select.Unmatched())
+	warn("--graph: ", o.Roots.Unmatched())
+	warn("--graph-notrace: ", o.Hide.Unmatched())
+	if o.Actions != nil {
+		for i, r := range o.Actions.Rules {
+			warn(t.ruleOption(i, len(o.Actions.Rules))+": ", r.Functions.Unmatched())
+		}
+	}
+	arguments, results := t.captured.Unmatched()
+	warn("--argument: ", arguments)
+	warn("--retval: ", results)
+}
+
+// ruleOption is the option that has made one of so many rules of actions: they are in the order of options.
+func (t *traceFlags) ruleOption(i, n int) string {
+	if len(t.stacks) > 0 {
+		if n--; i == n {
+			return "--stack"
+		}
+	}
+	if i >= n-len(t.slow) {
+		return "--dump-on"
+	}
+	return "--trigger"
 }
 
 // chooses tells whether some functions are chosen: by patterns or lists, which may be of no use.
-func chooses(o *patch.Options) bool {
-	return o.Select != nil || o.Roots != nil || o.Hide != nil || o.Actions != nil || o.Without != nil
+func (t *traceFlags) chooses(o *patch.Options) bool {
+	return o.Select != nil || o.Roots != nil || o.Hide != nil || o.Actions != nil || o.Without != nil ||
+		len(t.arguments)+len(t.results) > 0
+}
+
+// choosesImages tells whether patterns are for functions of some images: what they match is known when all are.
+func (t *traceFlags) choosesImages(o *patch.Options) bool {
+	return o.Select.ChoosesImages() || t.captured.ChoosesImages()
 }
 
 // plainName is a pattern that is just the name of a function in C.
@@ -381,7 +402,7 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, withTracer(err))
 	}
-	unmatched(a, opts)
+	c.unmatched(a, &opts)
 	if c.plan {
 		if c.json {
 			return writeJSON(a.stdout, p)

@@ -260,10 +260,10 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	}
 	o.Preparing = a.preparing()
 	o.Info = trace.Info{Writer: "fentry " + version, Options: given(cmd)}
-	if len(c.library) == 0 && chooses(&o.Plan) {
+	if len(c.library) == 0 && c.chooses(&o.Plan) {
 		o.Planned = func(p *patch.Plan) {
-			if !opts.Select.ChoosesImages() {
-				unmatched(a, opts)
+			if !c.choosesImages(&opts) {
+				c.unmatched(a, &opts)
 			}
 			checkLeftOut(a, p, c.overhead.file)
 		}

@@ -26,14 +26,14 @@ func (c *recordCmd) libraries(a *app, res *fentry.Result, o patch.Options) {
 		a.notef("fentry: warning: -L %s: no such library was loaded", p)
 	}
 	if !kept { // what patterns match is known only of libraries that were looked at
-		unmatched(a, o)
+		c.unmatched(a, &o)
 	}
 }
 
 // executed says what became of the programs that traced ones have executed.
 func (c *recordCmd) executed(a *app, res *fentry.Result, o patch.Options) {
-	if len(c.library) == 0 && o.Select.ChoosesImages() {
-		unmatched(a, o)
+	if len(c.library) == 0 && c.choosesImages(&o) {
+		c.unmatched(a, &o)
 	}
 	if a.verbose > 0 {
 		c.executedOf(a, res)

@@ -78,6 +78,7 @@ func (t *traceFlags) runOptions(a *app, cmd *cobra.Command) (o fentry.Options, e
 	}
 	o.Plain, o.LibraryCalls, o.Syscalls, o.Symbols = t.plain.Plain, t.libcalls, t.syscalls != "no", a.symbols()
 	o.GoRuntime = t.goRuntime
+	o.Captured = captures.Captured
 	o.Arguments, o.Results, o.AutoArguments, o.Conditions = captures.Arguments, captures.Results, captures.Auto, captures.Conditions
 	o.Logf = func(format string, args ...any) { a.notef("fentry: "+format, args...) }
 	return o, nil
@@ -127,6 +128,9 @@ func (c *watchFlags) run(a *app, cmd *cobra.Command, args []string, w watcher) e
 		return err
 	}
 	res, err := c.watch(a, cmd, args, o, w)
+	if err == nil && len(c.library) == 0 && (len(c.attach) > 0 || c.choosesImages(&o.Plan)) {
+		c.unmatched(a, &o.Plan) // before, not all that they are for had been looked at
+	}
 	if err != nil || len(c.attach) > 0 {
 		return err
 	}
@@ -153,8 +157,8 @@ func (c *watchFlags) recordOptions(a *app, cmd *cobra.Command) (o fentry.Options
 		return o, usagef(cmd, "--buffer: %v", err)
 	}
 	o.Planned = func(p *patch.Plan) {
-		if len(c.library) == 0 && !o.Plan.Select.ChoosesImages() {
-			unmatched(a, o.Plan)
+		if len(c.library) == 0 && !c.choosesImages(&o.Plan) {
+			c.unmatched(a, &o.Plan)
 		}
 	}
 	o.Info = trace.Info{Writer: "fentry " + version}
