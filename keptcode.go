@@ -7,7 +7,7 @@ package fentry
 // A program that is executed again and again, as compilers are, has its code changed each time: the kernel copies each page of it for
 // the process, and once more what forks has. Where the plan is kept, so is a copy of the file in which that has been done, and
 // it is mapped in place of the file's code. It is an ELF file with the same build-id and symbols, so profilers that look up the file
-// of a mapping find what they look for. The program that the user names, which can run for days, has its own file's code.
+// of a mapping find what they look for. What is off for long is mapped from the program's own file again.
 
 import (
 	"os"

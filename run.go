@@ -20,9 +20,12 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/mapped"
+	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
@@ -262,6 +265,7 @@ func (p *Program) run(ctx context.Context, cmd *exec.Cmd, o Options, plans *plan
 		}
 	}
 	defer r.executed.close()
+	defer func() { r.code.Close() }()
 	defer r.added.close()
 	if r.libraries, err = newLibraries(p, &o, r.executed != nil); err != nil {
 		return nil, err
@@ -377,9 +381,12 @@ type run struct {
 	o    Options
 	main *patch.Plan // the plan that was applied last; nil: untraced
 
-	plans *plans    // that are kept; nil: none are
-	kept  *keptPlan // the program's, in place of main until that is needed; nil: there is none
-	full  sync.Once // that was needed
+	plans *plans        // that are kept; nil: none are
+	kept  *keptPlan     // the program's, in place of main until that is needed; nil: there is none
+	full  sync.Once     // that was needed
+	made  *patch.Memory // what it would have put into the program then
+	pool  string
+	code  *os.File // the program with its code changed; nil: that is changed in place
 
 	libraries *libraries // nil: none are traced
 	executed  *executed  // nil: programs that it executes are left alone
@@ -418,7 +425,7 @@ func (r *run) plan(t patch.Target, pool string) error {
 
 // memory is what is put into the program at its exec stop.
 func (r *run) memory(pool string) (*patch.Memory, error) {
-	if r.executed != nil {
+	if r.pool = pool; r.executed != nil {
 		r.executed.pool = pool
 	}
 	if r.emulated && r.o.Plan.Tracer.ChunkSize() != 0 {
@@ -429,6 +436,7 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 	}
 	if r.kept != nil {
 		if r.kept.memory.SetSession(pool) == nil {
+			r.keepCode(r.kept.key, r.kept.memory)
 			return r.kept.memory, nil
 		}
 		r.kept = nil
@@ -456,7 +464,11 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 		return nil, mapped.Named(r.p.Path, err)
 	}
 	if st, ok := statOf(r.p.mapped); ok && !r.emulated {
-		_ = mapped.Guard(func() error { r.plans.put(r.p, &st, r.main, m); return nil })
+		key := ""
+		_ = mapped.Guard(func() error { key = r.plans.put(r.p, &st, r.main, m); return nil })
+		if key != "" {
+			r.keepCode(key, m)
+		}
 	}
 	if r.o.Syscalls && m.SyscallEnter != 0 && !r.emulated {
 		if m.LoaderCalls, err = r.p.loaderCalls(r.o.Plan.Only.Of(r.p.File.Header.Machine)); err != nil && r.o.Logf != nil {
@@ -464,6 +476,21 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 		}
 	}
 	return m, nil
+}
+
+// keepCode has the program's code mapped from the copy in which it is changed, of which a plan is kept by a key.
+func (r *run) keepCode(key string, m *patch.Memory) {
+	planned, ok := statOf(r.p.mapped)
+	exe, err := safefile.Open(r.p.Path)
+	if err != nil {
+		return
+	}
+	defer exe.Close()
+	var st unix.Stat_t
+	if ok && unix.Fstat(int(exe.Fd()), &st) == nil && identity(&st) == identity(&planned) {
+		m.Code = r.plans.code(key, r.p.Path, exe, &st, m)
+		r.code = m.Code
+	}
 }
 
 // loaderCalls are the system calls of the program's dynamic loader; nil: it has none.
@@ -493,11 +520,26 @@ func (p *Program) loaderCalls(only patch.SyscallSet) (calls *patch.LoaderCalls, 
 // planKept plans the program after all of which a plan was kept, as somebody wants more of it; nil: the file was changed.
 func (r *run) planKept() *patch.Plan {
 	r.full.Do(func() {
-		if err := r.plan(patch.Process, ""); err != nil || r.main.ImageID != r.kept.about.Image {
+		err := r.plan(patch.Process, r.pool)
+		if err == nil && r.main.ImageID == r.kept.about.Image {
+			// It is made, as places come with that.
+			err = mapped.Guard(func() (err error) { r.made, err = r.main.Memory(); return err })
+		}
+		if r.made == nil || err != nil {
 			r.main = nil
 		}
 	})
 	return r.main
+}
+
+// whole is what was put into the program, with what is not kept of it; nil: that cannot be had any more.
+func (r *run) whole() *patch.Memory {
+	if r.kept == nil || r.planKept() == nil {
+		return nil
+	}
+	m := *r.made
+	m.Code = r.kept.memory.Code
+	return &m
 }
 
 // copy writes a patched copy of the program.
@@ -528,6 +570,7 @@ func (r *run) controlled(so *session.Options) {
 	if !r.o.NoPtrace && !r.emulated {
 		so.More, so.MoreOf = r.more, r.moreOf
 	}
+	so.Whole = r.whole
 	so.Doing, so.Did = r.doings.understand, r.doings.did
 	so.Match, so.Flat, so.Depth, so.Threshold = t.match, r.o.Plan.Flat, r.o.Plan.Depth, r.o.Plan.Threshold
 	if first := r.o.Plan.First; first != nil {

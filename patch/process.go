@@ -64,6 +64,10 @@ type places interface {
 	goes(addr uint64) bool
 }
 
+// HasPlaces reports whether it is known where things are in the image: [Memory.Sites], [Memory.InCopy] and the like. It is not of
+// memory that was read ([ReadMemory]).
+func (m *Memory) HasPlaces() bool { return m.places != nil }
+
 // InCopy returns where a thread goes on that is in the middle of a site, at an address of the image. It returns false if
 // that is not known.
 func (m *Memory) InCopy(addr uint64) (uint64, bool) {

@@ -193,6 +193,7 @@ func (s *session) run(ctx context.Context) (Result, error) {
 		if st.Injected && s.attached == nil {
 			s.injected = l.Memory
 		}
+		s.started.Store(&st)
 		s.openControl(s.pids(&st))
 	}
 	if err != nil {
@@ -205,7 +206,6 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	}
 	s.res.Started, s.res.Injected, s.res.Copied, s.res.Setup = true, st.Injected, st.Copied, st.Setup
 	s.res.Way = st.Way
-	s.started.Store(&st)
 	if s.o.Live != nil && s.pool != nil {
 		s.o.Live(newLive(s))
 	}

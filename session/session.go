@@ -119,6 +119,9 @@ type Options struct {
 	// file) for the runtime's configuration. If Prepare is nil or returns a nil Memory, the program runs untraced,
 	// but programs it starts may be traced ([Result].Empty says that none was).
 	Prepare func(session string) (*patch.Memory, error)
+	// Whole returns what was put into the program once more, with its places ([patch.Memory.HasPlaces]), if what Prepare has returned
+	// has none; nil: it cannot. It is called by whoever needs them, once.
+	Whole func() *patch.Memory
 	// PatchedCopy writes a patched copy of the program to f. nil: there is none, and a program that cannot be traced
 	// by ptrace is not run.
 	PatchedCopy func(session string, f *os.File) error

@@ -247,7 +247,7 @@ func (s *session) anyTold(edition uint64) bool {
 	return false
 }
 
-// settles tells which plan's sites a process has; nil: those that cannot be changed, or not any more.
+// settles tells which plan's sites a process has; nil: those that cannot be changed, or not any more. The caller has the lock.
 func (s *session) settles(p procfs.Process) *tracee.Attachment {
 	if s.attached != nil {
 		if of := s.attached.of(p.Pid); of != nil && of.at != nil {
@@ -258,6 +258,12 @@ func (s *session) settles(p procfs.Process) *tracee.Attachment {
 	st := s.started.Load()
 	if s.injected == nil || st == nil {
 		return nil
+	}
+	if !s.injected.HasPlaces() && s.o.Whole != nil {
+		if whole := s.o.Whole(); whole != nil {
+			s.injected = whole
+		}
+		s.o.Whole = nil
 	}
 	a, err := tracee.Injected(p.Pid, append([]tracee.Plan{{Memory: s.injected}}, s.setting.now.added.plans()...)...)
 	if err != nil {

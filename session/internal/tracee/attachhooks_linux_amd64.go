@@ -213,13 +213,7 @@ func (ts *threads) debug() (uint64, error) {
 
 // execHook is the page for programs that the process executes.
 func (ts *threads) execHook(ms []mapping, h *ExecHooks, routine uint64, others []hookPage) (p hookPage, err error) {
-	exe := ""
-	for _, m := range ms {
-		if entry := auxValue(ts.aux, atEntry); m.lo <= entry && entry < m.hi {
-			exe = m.path
-		}
-	}
-	q := &process{Process: *ts.memory(), maps: ms, code: codeOf(ms, exe)}
+	q := &process{Process: *ts.memory(), maps: ms, code: codeOf(ms, auxValue(ts.aux, atEntry))}
 	sites, err := h.sites(q)
 	if err != nil {
 		return p, err

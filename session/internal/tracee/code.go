@@ -23,7 +23,7 @@ func (t *Process) mapCode(m *patch.Memory, bias uint64, regs *registers) ([]arch
 		return m.Edits, nil
 	}
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", m.Code.Fd()))
-	text, ok := t.codeOfFile()
+	text, others, ok := t.codeOfFile()
 	if err != nil || !ok || t.parked == nil && text.lo <= regs.pc() && regs.pc() < text.hi { // calls are made from there
 		return m.Edits, nil
 	}
@@ -31,7 +31,7 @@ func (t *Process) mapCode(m *patch.Memory, bias uint64, regs *registers) ([]arch
 	if !ok || len(in) == 0 {
 		return m.Edits, nil
 	}
-	mapped, err := t.mapFile(m.Code, path, &text, regs.sp())
+	mapped, err := t.mapFile(m.Code, path, append([]mapping{text}, others...), regs.sp())
 	if err != nil || !mapped {
 		return m.Edits, err
 	}
@@ -39,28 +39,31 @@ func (t *Process) mapCode(m *patch.Memory, bias uint64, regs *registers) ([]arch
 }
 
 // codeOfFile is where the process has mapped code of its file, if that is one mapping, of which no page is its own. One is where the
-// kernel has put a breakpoint (uprobes), which is not in any other file.
-func (t *Process) codeOfFile() (code mapping, ok bool) {
+// kernel has put a breakpoint (uprobes), which is not in any other file. others are where it has mapped what it can only read: who
+// looks for the file of code by the mappings of a process (elfutils) takes code for the beginning of a file of which there is nothing
+// else.
+func (t *Process) codeOfFile() (code mapping, others []mapping, ok bool) {
 	dir := fmt.Sprintf("/proc/%d", t.pid)
 	exe, err := os.Stat(dir + "/exe")
 	if err != nil {
-		return code, false
+		return code, nil, false
 	}
 	ms, err := readMaps(dir)
 	if err != nil {
-		return code, false
+		return code, nil, false
 	}
 	n := 0
 	for _, m := range ms {
-		if m.perms == "r-xp" && m.isOf(exe) {
+		switch {
+		case !m.isOf(exe):
+		case m.perms == "r-xp":
 			code = m
 			n++
+		case m.perms == "r--p" && untouched(dir, m.lo, m.hi):
+			others = append(others, m)
 		}
 	}
-	if n != 1 {
-		return code, false
-	}
-	return code, untouched(dir, code.lo, code.hi)
+	return code, others, n == 1 && untouched(dir, code.lo, code.hi)
 }
 
 // untouched reports whether a process, whose directory in /proc is given, has no pages of its own in a part of a mapping.
@@ -87,13 +90,9 @@ func untouched(dir string, lo, hi uint64) bool {
 	return true
 }
 
-// mapFile maps a file, whose path is given, in place of what is mapped from the same places of another one. It returns false if
-// nothing has been changed: the process, which opens it by its path, can see other files, or must not open or map it.
-func (t *Process) mapFile(f *os.File, path string, at *mapping, sp uint64) (bool, error) {
-	off, err := at.offset()
-	if err != nil {
-		return false, nil
-	}
+// mapFile maps a file, whose path is given, in place of what is mapped from the same places of another one: of the first of all, or
+// it returns false and has changed nothing. The process, which opens it by its path, can see other files, or must not open or map it.
+func (t *Process) mapFile(f *os.File, path string, all []mapping, sp uint64) (bool, error) {
 	const below = 1024 // as in give
 	name := append([]byte(path), 0)
 	room := sp - below - uint64(len(name))
@@ -118,13 +117,25 @@ func (t *Process) mapFile(f *os.File, path string, at *mapping, sp uint64) (bool
 	mapped := false
 	if isErr == nil && wantErr == nil && os.SameFile(is, want) {
 		// A file system without programs, or a policy, refuses it before anything is changed.
-		_, mapped, err = t.attempt(unix.SYS_MMAP, at.lo, at.hi-at.lo, unix.PROT_READ|unix.PROT_EXEC,
-			unix.MAP_PRIVATE|unix.MAP_FIXED, fd, uint64(off))
+		mapped, err = t.mapAt(fd, &all[0])
 		t.changed = t.changed || mapped || err != nil
+		for i := 1; i < len(all) && mapped && err == nil; i++ {
+			_, err = t.mapAt(fd, &all[i])
+		}
 	}
 	if _, _, cerr := t.attempt(unix.SYS_CLOSE, fd); err == nil {
 		err = cerr
 	}
+	return mapped, err
+}
+
+// mapAt maps a file that the process has open where it has mapped the same place of another one.
+func (t *Process) mapAt(fd uint64, m *mapping) (mapped bool, err error) {
+	off, err := m.offset()
+	if err != nil {
+		return false, nil
+	}
+	_, mapped, err = t.attempt(unix.SYS_MMAP, m.lo, m.hi-m.lo, uint64(m.protection()), unix.MAP_PRIVATE|unix.MAP_FIXED, fd, uint64(off))
 	return mapped, err
 }
 

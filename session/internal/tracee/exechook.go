@@ -55,8 +55,21 @@ func (m *mapping) isOf(st os.FileInfo) bool {
 	if !ok {
 		return false
 	}
+	return m.file() == fmt.Sprintf("%02x:%02x %d", unix.Major(s.Dev), unix.Minor(s.Dev), s.Ino)
+}
+
+// file is the file of a mapping: device and inode.
+func (m *mapping) file() string {
 	_, file, _ := strings.Cut(m.key, " ")
-	return file == fmt.Sprintf("%02x:%02x %d", unix.Major(s.Dev), unix.Minor(s.Dev), s.Ino)
+	return file
+}
+
+// protection is that of a mapping which is not written to.
+func (m *mapping) protection() int {
+	if m.perms[2] == 'x' {
+		return unix.PROT_READ | unix.PROT_EXEC
+	}
+	return unix.PROT_READ
 }
 
 // offset is where in its file a mapping begins.
@@ -108,9 +121,15 @@ func isLibc(file string) bool {
 	return false
 }
 
-// codeOf returns the mappings of the code by which a process executes programs. That of a static program can have been
-// moved to where the tracer is.
-func codeOf(ms []mapping, exe string) []mapping {
+// codeOf returns the mappings of the code by which a process executes programs. That of a static program, which has the entry
+// point, can have been moved to where the tracer is. The file can be a copy of the program (code.go).
+func codeOf(ms []mapping, entry uint64) []mapping {
+	exe := ""
+	for i := range ms {
+		if ms[i].lo <= entry && entry < ms[i].hi {
+			exe = ms[i].path
+		}
+	}
 	var libc, own []mapping
 	for _, m := range ms {
 		switch {
@@ -146,12 +165,12 @@ func openProcess(pid int) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	aux, err := auxOf(pid)
 	if err != nil {
 		return nil, err
 	}
 	p := &process{Process: Process{pid: pid}, maps: maps}
-	p.code = codeOf(p.maps, exe)
+	p.code = codeOf(p.maps, auxValue(aux, atEntry))
 	p.mem, err = os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
 	return p, err
 }

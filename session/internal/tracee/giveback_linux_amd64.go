@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,29 +32,44 @@ const (
 	backAtOnce = 16
 )
 
-// A fileStretch is pages that are mapped from a file.
+// A fileStretch is pages that are mapped from a file, or from a copy of it.
 type fileStretch struct {
 	area
 	in     mapping
 	f      *os.File
+	copied bool
 	offset int64
 	was    []byte // what the file has there
 }
 
+// stays tells whether the stretch is still mapped from what it was.
+func (s *fileStretch) stays(ms []mapping) bool {
+	for i := range ms {
+		m := &ms[i]
+		if m.lo > s.at || s.at+s.size > m.hi || m.perms != s.in.perms || m.file() != s.in.file() {
+			continue
+		}
+		begin, err := m.offset()
+		return err == nil && begin+int64(s.at-m.lo) == s.offset
+	}
+	return false // something else can be there
+}
+
 // giveBack gives the pages of edits back that are as they are in their files, in stops of a bounded length. Where that cannot be
-// done they stay: nothing depends on it.
+// done they stay: nothing depends on it. Of code that was mapped from a copy in which it is changed (code.go), what is as in the
+// program's file is mapped from that.
 func (a *Attachment) giveBack(ts *threads, edits []arch.Edit) error {
 	ms, err := ts.maps()
 	if err != nil {
 		return err
 	}
-	files := make(map[mapping]*os.File)
+	copies, files := a.copies(), make(map[mapping]*os.File)
 	defer func() {
 		for _, f := range files {
 			_ = f.Close() // perhaps nil
 		}
 	}()
-	for rest := ts.ofFiles(ms, pagesOf(edits), files); len(rest) > 0; {
+	for rest := ts.ofFiles(ms, pagesOf(edits), copies, files); len(rest) > 0; {
 		began, now := time.Now(), rest[:min(len(rest), backAtOnce)]
 		for i := range now {
 			now[i].read()
@@ -65,14 +79,16 @@ func (a *Attachment) giveBack(ts *threads, edits []arch.Edit) error {
 			if err != nil {
 				return err
 			}
-			return ts.calling(ms, func(r *remote) error {
+			return ts.calling(ms, func(r *remote) (err error) {
 				if r.filtered() {
 					rest = nil // perhaps it may not
 					return nil
 				}
 				began = time.Now()
+				back := &backer{remote: r}
+				defer func() { err = errors.Join(err, back.close()) }()
 				for more := true; more && len(now) > 0; more = time.Since(began) < ts.limit() {
-					if err := r.giveBack(ms, &now[0]); err != nil {
+					if err := back.giveBack(ms, &now[0]); err != nil {
 						return err
 					}
 					now[0].was = nil // there can be as much of it as the program has code
@@ -88,24 +104,17 @@ func (a *Attachment) giveBack(ts *threads, edits []arch.Edit) error {
 			time.Sleep(time.Since(began))
 		}
 	}
-	return nil
+	return ts.giveBackOthers(copies)
 }
 
 // giveBack gives back what of a stretch is as it is in the file.
-func (r *remote) giveBack(ms []mapping, s *fileStretch) error {
-	if !slices.Contains(ms, s.in) {
-		return nil // something else can be there
-	}
+func (r *remote) giveBack(s *fileStretch) error {
 	now, run := make([]byte, backStep), area{s.at, 0}
 	drop := func() (err error) {
 		if run.size > 0 {
 			_, err = r.call(unix.SYS_MADVISE, run.at, run.size, unix.MADV_DONTNEED)
 		}
-		var errno syscall.Errno
-		if errors.As(err, &errno) {
-			err = nil // it is locked into memory
-		}
-		return err
+		return unrefused(err) // it can be locked into memory
 	}
 	for at := s.at; at < s.at+s.size; at += uint64(len(now)) {
 		now = now[:min(backStep, s.at+s.size-at)]
@@ -148,24 +157,42 @@ func (s *fileStretch) read() {
 }
 
 // ofFiles are the parts of areas that are mapped from files, which it opens, and cannot be written to.
-func (ts *threads) ofFiles(ms []mapping, areas []area, files map[mapping]*os.File) (all []fileStretch) {
+//
+// Parts of copies are those that the file's mapping is divided into, so that there are few mappings when some are given back.
+func (ts *threads) ofFiles(ms []mapping, areas []area, copies []os.FileInfo, files map[mapping]*os.File) (all []fileStretch) {
 	for _, a := range areas {
 		for _, m := range ms {
 			lo, hi := max(a.at, m.lo), min(a.at+a.size, m.hi)
 			if lo >= hi || m.path == "" || len(m.perms) != 4 || m.perms[1] == 'w' || m.perms[3] != 'p' {
 				continue
 			}
+			copied := slices.ContainsFunc(copies, m.isOf)
 			f, known := files[m]
-			if !known {
+			switch {
+			case known:
+			case copied:
+				f, _ = safefile.Open(procfs.Dir(ts.pid) + "/exe")
+				files[m] = f
+			default:
 				f = ts.fileOf(&m)
 				files[m] = f
+			}
+			if copied {
+				lo, hi = max(lo&^(mostBack-1), m.lo), min((hi+mostBack-1)&^(mostBack-1), m.hi)
+				if k := len(all) - 1; k >= 0 && all[k].copied {
+					lo = max(lo, all[k].at+all[k].size)
+				}
 			}
 			begin, err := m.offset()
 			if f == nil || err != nil {
 				continue
 			}
-			for ; lo < hi; lo += mostBack {
-				all = append(all, fileStretch{area{lo, min(hi-lo, mostBack)}, m, f, begin + int64(lo-m.lo), nil})
+			for n := uint64(0); lo < hi; lo += n {
+				n = min(hi-lo, mostBack)
+				if copied {
+					n = min(hi, lo&^(mostBack-1)+mostBack) - lo
+				}
+				all = append(all, fileStretch{area{lo, n}, m, f, copied, begin + int64(lo-m.lo), nil})
 			}
 		}
 	}
