@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -453,14 +454,21 @@ func (d *detaching) stepOut(t *thread) error {
 		if err != nil {
 			return err
 		}
-		if signal = int(ws.StopSignal()); ws>>16 != 0 || signal == int(syscall.SIGTRAP) || signal == int(syscallTrap) {
-			signal = 0
-		}
+		signal = signalOf(ws)
 		if t.regs, err = t.registers(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// signalOf is the signal that a stopped thread is to get when it goes on; 0: none.
+func signalOf(ws syscall.WaitStatus) int {
+	s := ws.StopSignal()
+	if ws>>16 != 0 || s == syscall.SIGTRAP || s == syscallTrap {
+		return 0
+	}
+	return int(s)
 }
 
 // onward has a thread execute an instruction. One that calls the kernel can take long: it goes to its beginning, or its
@@ -475,10 +483,17 @@ func (t *thread) onward(signal int, deadline time.Time) (ws syscall.WaitStatus, 
 	code := make([]byte, len(syscallInsn))
 	err = t.ReadAt(code, t.regs.pc())
 	if err == nil && !t.regs.again() && !bytes.Equal(code, syscallInsn) {
-		if err := request(unix.PTRACE_SINGLESTEP, signal); err != nil {
-			return ws, err
+		for {
+			if err := request(unix.PTRACE_SINGLESTEP, signal); err != nil {
+				return ws, err
+			}
+			// A stop that is no signal's comes before the SIGTRAP of a step that has been made, which would end the program if
+			// the thread were let go then.
+			if ws, err = t.awaitAny(time.Now().Add(remoteLimit)); err != nil || ws>>16 == 0 || !t.stepped() {
+				return ws, err
+			}
+			signal = 0
 		}
-		return t.awaitAny(time.Now().Add(remoteLimit))
 	}
 	if err := request(unix.PTRACE_SYSCALL, signal); err != nil {
 		return ws, err
@@ -496,6 +511,35 @@ func (t *thread) onward(signal int, deadline time.Time) (ws syscall.WaitStatus, 
 		return ws, err
 	}
 	return t.awaitAny(time.Now().Add(remoteLimit))
+}
+
+// stepped tells whether the SIGTRAP of a single step is pending in a stopped thread.
+func (t *thread) stepped() bool {
+	const (
+		peekSiginfo = 0x4209 // PTRACE_PEEKSIGINFO
+		trace       = 2      // TRAP_TRACE
+		infoSize    = 128    // of a siginfo_t: its number is first, its code the third word
+		at          = 8
+	)
+	var infos [16 * infoSize]byte
+	arguments := struct {
+		from  uint64
+		flags uint32
+		most  int32
+	}{most: int32(len(infos) / infoSize)}
+	for {
+		n, _, errno := unix.Syscall6(unix.SYS_PTRACE, peekSiginfo, uintptr(t.pid), uintptr(unsafe.Pointer(&arguments)),
+			uintptr(unsafe.Pointer(&infos)), 0, 0)
+		if errno != 0 || n == 0 {
+			return false
+		}
+		for b := infos[:n*infoSize]; len(b) > 0; b = b[infoSize:] {
+			if le.Uint32(b) == uint32(syscall.SIGTRAP) && le.Uint32(b[at:]) == trace {
+				return true
+			}
+		}
+		arguments.from += uint64(n)
+	}
 }
 
 // reads tells whether a thread has an address in a register of what was added, or of a shadow.

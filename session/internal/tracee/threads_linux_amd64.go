@@ -55,6 +55,7 @@ type threads struct {
 	unfit    func(*thread) bool // tells those that no calls are made in the name of; nil: none
 	since    time.Time
 	longest  time.Duration // for which one was stopped, or all
+	alone    time.Duration // for which threads were waited for that nobody waited for
 }
 
 // errFiltered: seccomp stands against calls that threads are made to make.
@@ -64,13 +65,14 @@ var errFiltered = errors.New("its system calls are filtered (seccomp), which onl
 var errBusy = errors.New("a thread of it does not stop: it waits for a child of vfork, or for a device")
 
 const (
-	stopPatience = 100 * time.Millisecond // for threads to stop that have been asked to
-	morePatience = 50 * time.Microsecond  // for each of them
-	stopTries    = 50
-	stopPause    = 20 * time.Millisecond // between two tries
-	lateLimit    = 10 * time.Second      // for those that have not stopped by then
-	latePause    = 5 * time.Millisecond
-	runPatience  = 10 * time.Millisecond // for a thread to get a processor
+	stopPatience  = 100 * time.Millisecond // for threads to stop that have been asked to
+	morePatience  = 50 * time.Microsecond  // for each of them
+	alonePatience = 10 * time.Second       // for those that nobody waits for, in all
+	stopTries     = 50
+	stopPause     = 20 * time.Millisecond // between two tries
+	lateLimit     = 10 * time.Second      // for those that have not stopped by then
+	latePause     = 5 * time.Millisecond
+	runPatience   = 10 * time.Millisecond // for a thread to get a processor
 )
 
 // openThreads prepares to stop a process.
@@ -270,13 +272,30 @@ func (ts *threads) stopThose(tids []int, one bool) error {
 	// The last one has been asked only now.
 	deadline := time.Now().Add(stopPatience + time.Duration(len(asked))*morePatience)
 	for _, tid := range asked {
-		if err := ts.await(tid, deadline); err == errBusy {
+		err := ts.await(tid, deadline)
+		if err == errBusy {
+			err = ts.awaitAlone(tid)
+		}
+		if err == errBusy {
 			return ts.busy(tid)
 		} else if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// awaitAlone waits on for a thread that nobody waits for: it waits itself, as for a child of vfork, and stops when that is over.
+// Another try would have to come at the right moment.
+func (ts *threads) awaitAlone(tid int) error {
+	if len(ts.all) > 0 || len(ts.asked) > 1 {
+		return errBusy
+	}
+	began := time.Now()
+	err := ts.await(tid, began.Add(alonePatience-ts.alone))
+	ts.since = time.Now()
+	ts.alone += ts.since.Sub(began)
+	return err
 }
 
 // busy says which thread does not stop.

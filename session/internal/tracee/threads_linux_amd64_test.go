@@ -255,3 +255,88 @@ func threadsOf(t *testing.T, pid int) map[int]bool {
 	}
 	return all
 }
+
+// A thread that is stepped while its process is stopped and continued has no SIGTRAP left: it would end by that.
+func TestStepsAmongStops(t *testing.T) {
+	cmd, _, out := started(t, fixture.CC(t, "testdata/crowd"), "1", "run")
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	ended, done := make(chan struct{}), make(chan struct{})
+	defer func() { close(ended); <-done }()
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ended:
+				return
+			default:
+				_ = unix.Kill(pid, unix.SIGSTOP)
+				_ = unix.Kill(pid, unix.SIGCONT)
+			}
+		}
+	}()
+	ts, err := openThreads(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ts.close()
+	const steps = 2000
+	stops := 0
+	err = ts.within(false, func() error {
+		for _, th := range ts.all {
+			if th.pid == pid {
+				continue
+			}
+			for signal, i := 0, 0; i < steps; i++ {
+				ws, err := th.onward(signal, time.Now().Add(time.Minute))
+				if err != nil {
+					return err
+				}
+				if signal = signalOf(ws); ws>>16 != 0 {
+					stops++
+				}
+				if th.stepped() {
+					return fmt.Errorf("after step %d, stop %#x, a SIGTRAP is pending", i, ws)
+				}
+				if th.regs, err = th.registers(); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d stops in %d steps", stops, steps)
+}
+
+// A thread that waits for a child of vfork for long stops when that is over, if nobody waits for it meanwhile, and is stopped only then.
+func TestStopAtVfork(t *testing.T) {
+	cmd, _, out := started(t, fixture.CC(t, "testdata/vforks"))
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	ts, err := openThreads(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ts.close()
+	const most = 50 // times that a machine can be so busy that the child has ended
+	for i := 0; i < most && ts.alone == 0; i++ {
+		stopped := 0
+		onThread(func() {
+			err = ts.stop(false)
+			stopped = len(ts.all)
+			ts.letGo()
+		})
+		if err != nil || stopped != 1 {
+			t.Errorf("%d: %d threads stopped: %v", i, stopped, err)
+		}
+	}
+	if ts.alone == 0 {
+		t.Error("it was not waited for")
+	}
+}
