@@ -132,7 +132,7 @@ func firstOf(maps, file string) string {
 }
 
 // A program that was started by a recorder which was killed keeps its tracer, and that is said.
-func TestAbandonedStarted(t *testing.T) {
+func TestAttachAbandonedStarted(t *testing.T) {
 	program := buildFile(t, "testdata/control.c", "-fpatchable-function-entry=5")
 	recorder := buildRecorder(t)
 	dir := filepath.Join(t.TempDir(), "fentry.data")

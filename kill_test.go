@@ -44,16 +44,6 @@ func TestKillProgram(t *testing.T) {
 	}
 }
 
-// buildRecorder compiles fentry.
-func buildRecorder(t *testing.T) string {
-	t.Helper()
-	recorder := filepath.Join(t.TempDir(), "fentry")
-	if out, err := exec.Command("go", "build", "-o", recorder, "./cmd/fentry").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return recorder
-}
-
 // A recorder that is killed leaves a program that goes on as if nothing had been, and a trace of what it had written.
 func TestKillRecorder(t *testing.T) {
 	program := buildAttached(t)
