@@ -125,3 +125,30 @@ func dumped(t *testing.T, dir, cause string, asked time.Duration) (calls int) {
 	}
 	return calls
 }
+
+// TestFlightCount: the count of a trigger is one of dumps: calls that ask while none can be made use nothing of it up.
+func TestFlightCount(t *testing.T) {
+	for trigger, say := range map[string]string{"middle@snapshot:2": "work 1", "slow@time>5ms,snapshot:2": "slow"} {
+		t.Run(trigger, func(t *testing.T) {
+			o := fentry.Options{Buffer: 8 << 20, Policy: trace.PolicyOverwrite, Flight: &session.Flight{}}
+			c := startControlled(t, false, o, "-fpatchable-function-entry=5")
+			c.control("trigger = " + trigger)
+			asked := 0
+			for deadline := time.Now().Add(2 * time.Minute); ; asked++ {
+				if _, err := os.Stat(c.dir + ".2"); err == nil {
+					break
+				} else if time.Now().After(deadline) {
+					t.Fatalf("%d calls have asked, and there is no second dump", asked)
+				}
+				c.do("%s", say)
+			}
+			for range 3 {
+				c.do("%s", say)
+			}
+			c.in.Close()
+			if res := <-c.ended; res == nil || len(res.Dumps) != 2 || res.Dumps[0].Err != nil || res.Dumps[1].Err != nil {
+				t.Errorf("%d calls have asked: %+v", asked, res)
+			}
+		})
+	}
+}

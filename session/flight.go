@@ -292,14 +292,14 @@ const (
 	copyPatience = 80 * time.Millisecond // less than programs wait for an answer
 )
 
-// atCall answers a program that asks for a dump at a call.
+// atCall answers a program that asks for a dump at a call: Later says that none will be made for it.
 func (f *flight) atCall(r *drain.Request) uint32 {
 	if f == nil {
 		return drain.Unsupported
 	}
 	copied := make(chan struct{})
 	if !f.hear(DumpRequest{Cause: "a call", call: uint32(r.Argument), copied: copied}) {
-		return drain.Done
+		return drain.Later
 	}
 	select {
 	case <-copied:

@@ -92,7 +92,8 @@ newest events stay in memory. They are written when the program has ended, or
 only if it ended as --dump-on says; and to DIR.1, DIR.2 and so on each time
 "fentry dump" asks for it, or the signal SIGUSR2, while the program goes on.
 So do calls: with --dump-on 'FUNC>TIME' those that took longer, with the
-trigger FUNC@snapshot all; within a second of another they are only counted.
+trigger FUNC@snapshot all; within a second of another they are only counted, and use
+up nothing of a COUNT, which is one of dumps.
 
 A trigger with time>T is looked at when a call ends: FUNC@time>10ms,stacktrace
 shows who made those that took longer. A call that ends by a jump out of it, or

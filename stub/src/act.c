@@ -69,7 +69,7 @@ static int is_late(const struct action *a)
 	return a->value && a->kind < 32 && KINDS >> a->kind & 1;
 }
 
-/* undue takes back that an action was counted, as it has changed nothing. */
+/* undue takes back that an action was counted, as nothing came of it. */
 static void undue(const struct doing *d, const struct action *a)
 {
 	if (a->limit)
@@ -104,6 +104,10 @@ static void pause(struct control *c, u64 t, struct function f, const struct doin
 	}
 	trigger(c, t, off ? FT_TRIGGER_OFF : FT_TRIGGER_ON, f, a);
 }
+
+/* ask_dump asks for a dump, and says whether it will be made. A recorder makes one a second at most: a count is one of
+   dumps, not of calls that have asked for one. */
+static int ask_dump(struct function f) { return request(FT_ASK_DUMP, trace_id(f)) != FT_ANSWER_LATER; }
 
 /* before does what comes before a call is recorded, and says whether it is to be. */
 static int before(struct control *c, struct function f, const struct doing *d)
@@ -168,7 +172,8 @@ static void behind(struct control *c, u64 slot, u64 t, struct function f, const 
 		case ACT_SNAPSHOT:
 			if (due(d, a + i)) {
 				trigger(c, t, FT_TRIGGER_SNAPSHOT, f, a + i);
-				request(FT_ASK_DUMP, trace_id(f));
+				if (!ask_dump(f))
+					undue(d, a + i);
 			}
 			break;
 		}
@@ -241,10 +246,13 @@ static void leave(struct control *c, u64 slot, struct function f, const struct c
 	const struct doing doing = doing_of(f), *d = &doing;
 	const struct action *a = d->first;
 	u32 n = d->n, words = 1;
-	u64 t = counter();
+	u64 t = counter(), dumps = 0; /* the actions that ask for one, as bits, of the first 64 */
 	int dump = 0;
 	for (u32 i = 0; i < n; i++)
-		dump |= late(c, slot, t, f, d, a + i);
+		if (late(c, slot, t, f, d, a + i)) {
+			dump = 1;
+			dumps |= i < 64 ? 1UL << i : 0;
+		}
 	for (u32 i = 0; i < n; i++)
 		words += a[i].words;
 	room(c, words);
@@ -253,8 +261,10 @@ static void leave(struct control *c, u64 slot, struct function f, const struct c
 		if (a[i].kind == ACT_RESULT)
 			captures(c, slot, t, f, r, d, a + i);
 	left_call(c);
-	if (dump)
-		request(FT_ASK_DUMP, trace_id(f));
+	if (!dump || ask_dump(f))
+		return;
+	for (; dumps; dumps &= dumps - 1)
+		undue(d, a + __builtin_ctzl(dumps));
 }
 
 /* fentry_slow_act_exit is fentry_slow_exit for functions at whose returns something is done. */
