@@ -101,7 +101,9 @@ func optionFile(name string) *file {
 		write: func(in *instance, s string, _ writer) error {
 			n, err := parseNumber(s)
 			switch {
-			case err != nil || n > 1:
+			case err != nil:
+				return err
+			case n > 1:
 				return syscall.EINVAL
 			case n == 0:
 				return in.setOption("no" + name)

@@ -93,8 +93,11 @@ func enableFile(which []int) *file {
 		},
 		write: func(in *instance, s string, _ writer) error {
 			n, err := parseNumber(s)
-			if err != nil || n > 1 {
-				return syscall.EINVAL
+			if err == nil && n > 1 {
+				err = syscall.EINVAL
+			}
+			if err != nil {
+				return err
 			}
 			if err := in.fs.scan(); err != nil {
 				return err

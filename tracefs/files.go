@@ -4,8 +4,10 @@ package tracefs
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -98,10 +100,16 @@ func text(f func(*instance) string) func(*instance) ([]byte, error) {
 	return func(in *instance) ([]byte, error) { return []byte(f(in)), nil }
 }
 
-// parseNumber reads a number as the kernel's kstrtoul does, in any base that C has.
-func parseNumber(s string) (int64, error) {
-	n, err := strconv.ParseInt(strings.TrimSpace(s), 0, 64)
-	if err != nil || n < 0 {
+// parseNumber reads a number as the kernel's kstrtoul_from_user does, in base 10: digits, with a + in front and a newline
+// behind. Digits that make too large a number are ERANGE, whatever is behind them.
+func parseNumber(s string) (uint64, error) {
+	s = strings.TrimPrefix(strings.TrimSuffix(s, "\n"), "+")
+	rest := strings.TrimLeft(s, "0123456789")
+	n, err := strconv.ParseUint(s[:len(s)-len(rest)], 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, syscall.ERANGE
+	case err != nil, rest != "":
 		return 0, syscall.EINVAL
 	}
 	return n, nil
@@ -114,10 +122,13 @@ func number(name string, unit int64, of func(*settings) *int64) file {
 		read: text(func(in *instance) string { return strconv.FormatInt(*of(in.epochs.now())/unit, 10) + "\n" }),
 		write: func(in *instance, s string, _ writer) error {
 			n, err := parseNumber(s)
-			if err != nil || n > 1<<40 {
-				return syscall.EINVAL
+			if err == nil && n > uint64(math.MaxInt64/unit) {
+				err = syscall.EINVAL // the kernel goes on with what is left of it
 			}
-			return in.change(func(s *settings) { *of(s) = n * unit })
+			if err != nil {
+				return err
+			}
+			return in.change(func(s *settings) { *of(s) = int64(n) * unit })
 		},
 	}
 }

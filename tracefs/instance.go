@@ -89,17 +89,23 @@ func (in *instance) sizeOf(cpu int) int64 {
 // resize is a write to buffer_size_kb, of all or of a thread.
 func (in *instance) resize(cpu int, s string) error {
 	n, err := parseNumber(s)
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		return syscall.EINVAL
+	case n > mostSize:
+		return syscall.ENOMEM
+	}
 	in.fs.news++
 	switch {
-	case err != nil || n == 0 || n > mostSize:
-		return syscall.EINVAL
 	case cpu < 0:
-		in.size, in.sizes = n, nil
+		in.size, in.sizes = int64(n), nil
 		return nil
 	case in.sizes == nil:
 		in.sizes = make(map[int]int64)
 	}
-	in.sizes[cpu] = n
+	in.sizes[cpu] = int64(n)
 	return nil
 }
 

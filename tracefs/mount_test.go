@@ -400,6 +400,21 @@ func TestMount(t *testing.T) {
 	// Less of the buffer is shown if it is to be smaller.
 	m.is("buffer_size_kb", "4096\n")
 	m.refuse("buffer_size_kb", "0", syscall.EINVAL)
+	m.refuse("buffer_size_kb", "18446744073709551615", syscall.ENOMEM)
+	numbers := []string{"buffer_size_kb", "per_cpu/cpu0/buffer_size_kb", "tracing_on", "tracing_thresh", "max_graph_depth",
+		"snapshot", "function_profile_enabled", "options/markers", "events/enable", "events/syscalls/enable"}
+	for _, name := range numbers {
+		for text, want := range map[string]syscall.Errno{
+			"18446744073709551616": syscall.ERANGE, "99999999999999999999x": syscall.ERANGE,
+			"": syscall.EINVAL, "+": syscall.EINVAL, "-1": syscall.EINVAL, "++1": syscall.EINVAL, " 1": syscall.EINVAL,
+			"1 ": syscall.EINVAL, "1x": syscall.EINVAL, "0x1": syscall.EINVAL, "1_0": syscall.EINVAL,
+		} {
+			m.refuse(name, text, want)
+		}
+	}
+	m.write("max_graph_depth", "+010")
+	m.is("max_graph_depth", "10\n")
+	m.write("max_graph_depth", "0")
 	m.until("more than there is room for then", func() bool { return len(m.lines("trace")) > 2*1024/8 })
 	m.write("tracing_on", "0")
 	all := len(m.lines("trace"))
@@ -597,7 +612,9 @@ func TestEnd(t *testing.T) {
 func TestProfile(t *testing.T) {
 	m := mount(t)
 	m.is("function_profile_enabled", "0\n")
-	m.refuse("function_profile_enabled", "2", syscall.EINVAL)
+	m.write("function_profile_enabled", "2")
+	m.is("function_profile_enabled", "1\n")
+	m.write("function_profile_enabled", "0")
 	m.write("set_ftrace_filter", "kernel_clone schedule")
 	m.write("function_profile_enabled", "1")
 	m.is("enabled_functions", "schedule\nkernel_clone\n")

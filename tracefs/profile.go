@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"syscall"
 
 	"github.com/fentry-dev/fentry/export/ftrace"
 	"github.com/fentry-dev/fentry/trace"
@@ -39,12 +38,12 @@ type profileRow struct {
 // setProfile is a write to function_profile_enabled: it begins anew when it is switched on.
 func (fs *FS) setProfile(s string) error {
 	n, err := parseNumber(s)
-	switch {
-	case err != nil || n > 1:
-		return syscall.EINVAL
-	case (n == 1) == fs.profile.on:
+	switch on := n != 0; {
+	case err != nil:
+		return err
+	case on == fs.profile.on:
 		return nil
-	case n == 1:
+	case on:
 		fs.profile = profile{on: true, stream: &trace.Stream{}, from: fs.target.Now(), counts: make(map[int]map[int]*profileRow)}
 		fs.profile.began = -1
 		return fs.install()
