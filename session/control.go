@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -264,10 +265,11 @@ func (s *session) stays(pid int, why error) {
 	s.control.stay = append(s.control.stay, fmt.Sprintf("process %d: %v", pid, why))
 }
 
-// tellEnd tells who wait for the end in which processes the tracer stays.
+// tellEnd tells who wait for the end, and the result, in which processes the tracer stays.
 func (s *session) tellEnd() {
 	s.control.mu.Lock()
 	defer s.control.mu.Unlock()
+	s.res.Stays = slices.Clone(s.control.stay)
 	answer := "ok"
 	if len(s.control.stay) > 0 {
 		answer = "error 1: " + strings.ReplaceAll(strings.Join(s.control.stay, "; "), "\n", ", ")

@@ -30,6 +30,7 @@ func (c *recordCmd) runAttached(a *app, o fentry.Options) error {
 		a.notef("fentry: %d functions traced, a process was stopped for %v at most to attach, and for %v to detach",
 			res.Traced, round(res.Setup), round(res.Held))
 	}
+	a.stays(&res.Result)
 	if c.libraries(a, res, o.Plan); len(c.library) == 0 {
 		c.unmatched(a, &o.Plan)
 	}

@@ -93,7 +93,7 @@ func (c *mountCmd) run(a *app, cmd *cobra.Command, process, dir string) error {
 	}
 	var mounted *tracefs.Mounted
 	var failed error
-	_, err = fentry.Attach(context.Background(), pids, fentry.Options{
+	res, err := fentry.Attach(context.Background(), pids, fentry.Options{
 		Dir: filepath.Join(work, "trace"), Buffer: buffer, For: c.forTime, Hurry: true, Overhead: -1, NoSwitches: true, Symbols: a.symbols(),
 		Libraries: c.library, Syscalls: c.calls, Info: trace.Info{Writer: "fentry " + version},
 		Logf: func(format string, args ...any) { a.notef("fentry: "+format, args...) },
@@ -123,6 +123,7 @@ func (c *mountCmd) run(a *app, cmd *cobra.Command, process, dir string) error {
 	if err != nil {
 		return pathError(err)
 	}
+	a.stays(&res.Result)
 	return failed
 }
 

@@ -59,6 +59,15 @@ func (c *recordCmd) executedOf(a *app, res *fentry.Result) {
 	}
 }
 
+// stays says in which processes the tracer stays: always, as they are not what they were.
+func (a *app) stays(r *session.Result) {
+	if a.quiet { // else it has been told
+		for _, s := range r.Stays {
+			a.sayf("fentry: %s", s)
+		}
+	}
+}
+
 // summary is one line in the manner of perf; lost events are always told.
 func (c *recordCmd) summary(a *app, r *session.Result) {
 	if a.quiet && r.WriteError != nil { // else it has been told

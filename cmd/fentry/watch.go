@@ -192,6 +192,7 @@ func (c *watchFlags) watch(
 	if err != nil {
 		return nil, recordError(pathError(err))
 	}
+	a.stays(&res.Result)
 	return res, f.finish(a, res)
 }
 
