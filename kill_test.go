@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
@@ -255,6 +257,70 @@ func TestKillRecorderAnywhere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Wherever a recorder is killed that gives back what it has put into a process, as attaching to that has failed, the rest can be taken
+// out: it fails where the process can have no more memory than what is put into it, without the recorder's buffer.
+func TestKillRecorderFails(t *testing.T) {
+	program, killer, recorder := buildAttached(t), buildFile(t, "testdata/killer.c"), buildRecorder(t)
+	// run returns how many steps were made, and what is mapped then that was not before.
+	run := func(n int) (steps int, more []string) {
+		r := start(t, program, "one")
+		defer r.end(t, 7, "right\n")
+		pid := r.cmd.Process.Pid
+		before, files, _ := state(t, pid)
+		var most unix.Rlimit
+		if err := unix.Prlimit(pid, unix.RLIMIT_AS, nil, &most); err != nil {
+			t.Fatal(err)
+		}
+		const room = 2 << 20
+		if err := unix.Prlimit(pid, unix.RLIMIT_AS, &unix.Rlimit{Cur: sizeOf(before) + room, Max: most.Max}, nil); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(killer, fmt.Sprint(n), recorder, "record", "-q", "-o", filepath.Join(t.TempDir(), "fentry.data"), "--overhead", "no",
+			"-F", "_Z*", "-p", fmt.Sprint(pid))
+		out, err := cmd.Output()
+		if _, serr := fmt.Sscan(string(out), &steps); serr != nil || err == nil {
+			t.Fatalf("the recorder: %v, %q", err, out)
+		}
+		if err := unix.Prlimit(pid, unix.RLIMIT_AS, &most, nil); err != nil { // which who takes it out needs some of
+			t.Fatal(err)
+		}
+		if err := session.Release(pid); err != nil && !errors.Is(err, session.ErrNoTracer) {
+			t.Errorf("detach: %v", err)
+		}
+		maps, fds, _ := state(t, pid)
+		for line := range strings.Lines(maps) {
+			if !strings.Contains(before, line) {
+				more = append(more, line)
+			}
+		}
+		if hasTracer(maps) || fds != files || ofFiles(maps) != ofFiles(before) {
+			t.Errorf("%d descriptors, %d before\n%s\n%s", fds, files, before, maps)
+		}
+		return steps, more
+	}
+	all, _ := run(0)
+	stride := 4 // of the last 32
+	if testtool.Wide() {
+		stride = 1
+	}
+	for n := all; n > max(0, all-32) && !t.Failed(); n -= stride {
+		if steps, more := run(n); len(more) > 1 { // one that was struck out just then may stay
+			t.Errorf("killed at step %d of %d:\n%s", steps, all, more)
+		}
+	}
+}
+
+// sizeOf is how much is mapped.
+func sizeOf(maps string) (size uint64) {
+	for line := range strings.Lines(maps) {
+		var lo, hi uint64
+		if n, _ := fmt.Sscanf(line, "%x-%x", &lo, &hi); n == 2 && lo < 1<<63 { // not the kernel's own
+			size += hi - lo
+		}
+	}
+	return size
 }
 
 // ofFiles are the lines of mappings that are of files.

@@ -437,7 +437,9 @@ func (im *image) added() (lo, hi uint64) {
 // An area is memory that was mapped in the process.
 type area struct{ at, size uint64 }
 
-// mapMemory maps the plans' memory, and a stack. What is the home's is not for children until that is started.
+// mapMemory maps the plans' memory, and a stack. What is the home's is not for children until that is started. If the recorder is
+// killed before the first journal has begun, what has been mapped until then stays, for nobody: to be named before it is there it
+// would need a name that could be another's by then, as the process maps memory itself.
 func (a *Attachment) mapMemory(r *remote) (s remoteStack, err error) {
 	for _, im := range a.images {
 		if err == nil {
@@ -478,24 +480,6 @@ func (im *image) mapAt(mmap func(at, size uint64, prot int) error) error {
 			return err
 		}
 		im.mapped = append(im.mapped, p.area)
-	}
-	return nil
-}
-
-// unmapMemory gives the plans' memory back: the journals first, so that none names what is not there.
-func (a *Attachment) unmapMemory(r *remote) error {
-	var journals, others []area
-	for _, m := range a.mapped {
-		if a.isJournal(m) {
-			journals = append(journals, m)
-		} else {
-			others = append(others, m)
-		}
-	}
-	for _, m := range append(journals, others...) {
-		if _, err := r.call(unix.SYS_MUNMAP, m.at, m.size); err != nil {
-			return fmt.Errorf("unmap %#x in the process: %w", m.at, err)
-		}
 	}
 	return nil
 }

@@ -281,62 +281,6 @@ func (d *detaching) leave() error {
 	})
 }
 
-// unmapStep is how much memory is given back between two looks at the clock.
-const unmapStep = 1 << 20
-
-// unmap gives back what nobody is in any more. Of a large program that is much, and takes long: it is done in stops of a
-// bounded length, of one thread.
-func (d *detaching) unmap() error {
-	rest, slots := slices.Clone(d.a.mapped), d.a.slots()
-	if d.stack.lo != 0 {
-		rest = append(rest, area{d.stack.lo, d.stack.hi - d.stack.lo})
-		slots[d.stack.lo] = d.stack.noted
-	}
-	// Journals go last, and at once; that of the home names what others do not.
-	slices.SortStableFunc(rest, func(x, y area) int { return cmp.Compare(d.a.lasts(x), d.a.lasts(y)) })
-	if err := d.a.closeJournals(d.ts.memory()); err != nil {
-		return err
-	}
-	return d.ts.inStops(true, func() bool { return len(rest) > 0 }, func(began time.Time) error {
-		return d.ts.calling(d.ms, func(r *remote) error {
-			for len(rest) > 0 && time.Since(began) < d.ts.limit() {
-				m := &rest[0]
-				n := min(m.size, unmapStep)
-				if d.a.isJournal(*m) {
-					n = m.size
-				}
-				if slot := slots[m.at]; slot != 0 {
-					left := area{m.at + n, m.size - n}
-					if err := r.t.WriteAt(le.AppendUint64(le.AppendUint64(nil, left.at), left.size), slot); err != nil {
-						return err
-					}
-					if left.size > 0 {
-						slots[left.at] = slot
-					}
-				}
-				if _, err := r.call(unix.SYS_MUNMAP, m.at, n); err != nil {
-					return fmt.Errorf("unmap %#x in the process: %w", m.at, err)
-				}
-				if m.at, m.size = m.at+n, m.size-n; m.size == 0 {
-					rest = rest[1:]
-				}
-			}
-			return nil
-		})
-	})
-}
-
-// lasts orders what is given back.
-func (a *Attachment) lasts(m area) int {
-	switch {
-	case m.at == a.images[0].journal:
-		return 2
-	case a.isJournal(m):
-		return 1
-	}
-	return 0
-}
-
 // isTable tells edits of unwind tables.
 func isTable(e *arch.Edit) bool { return e.Reason == patch.ReasonUnwind }
 

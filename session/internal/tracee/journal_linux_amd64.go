@@ -307,22 +307,13 @@ func (a *Attachment) closeJournals(mem *Process) error {
 	return nil
 }
 
-// isJournal tells whether an area is a journal.
-func (a *Attachment) isJournal(m area) bool {
-	for im := range a.noted() {
-		if im.journal == m.at {
-			return true
-		}
-	}
-	return false
-}
-
-// noted are the images that have journals.
+// noted are the images whose journals are mapped.
 func (a *Attachment) noted() iter.Seq[*image] {
 	return func(yield func(*image) bool) {
 		for _, images := range [][]*image{a.images, a.apart} {
 			for _, im := range images {
-				if im.journal != 0 && !yield(im) {
+				there := func(m area) bool { return m.at == im.journal }
+				if im.journal != 0 && slices.ContainsFunc(a.mapped, there) && !yield(im) {
 					return
 				}
 			}
