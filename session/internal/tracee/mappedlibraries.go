@@ -33,10 +33,10 @@ type Library struct {
 }
 
 const (
-	roomApart = 16 << 20 // from what is below the room
+	roomApart = 16 << 20 // from what else is below and above the room
 	roomMore  = 16 << 20 // beside what depends on the size
 	roomTimes = 6        // the library's size
-	roomReach = 1 << 30  // from the library's beginning
+	roomReach = 7 << 28  // from the library's beginning: most of what branches reach
 )
 
 // libraries are those among mappings, but for the program with an entry point.
@@ -74,14 +74,23 @@ func (l *Library) needs() uint64 { return roomMore + roomTimes*(l.hi-l.lo) }
 
 // room finds room for a library; 0: there is none.
 func (l *Library) room(ms, taken []mapping) uint64 {
+	// Rooms adjoin each other: what is between them would be lost to the many libraries of large programs.
 	all := slices.Concat(ms, taken)
 	slices.SortFunc(all, func(a, b mapping) int { return cmp.Compare(a.lo, b.lo) })
+	ends := make(map[uint64]bool, len(taken))
+	for _, m := range taken {
+		ends[m.hi] = true
+	}
 	end := l.hi
 	for _, m := range all {
 		if m.hi <= end {
 			continue
 		}
-		if at := pageUp(end) + roomApart; at+l.needs()-l.lo > roomReach {
+		at := pageUp(end)
+		if !ends[end] {
+			at += roomApart
+		}
+		if at+l.needs()-l.lo > roomReach {
 			return 0
 		} else if at+l.needs()+roomApart <= m.lo {
 			return at

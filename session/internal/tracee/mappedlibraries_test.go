@@ -3,6 +3,8 @@
 package tracee
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -49,5 +51,33 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
 	full := parseMaps([]byte("7ffff7000000-7ffff7001000 r-xp 00000000 08:01 8 /lib/liba.so\n7ffff7001000-7fffffffe000 rw-p 00000000 00:00 0\n"))
 	if all := libraries(full, 0); len(all) != 1 || all[0].At != 0 {
 		t.Errorf("%+v", all)
+	}
+}
+
+// So do all of a large program, which lie closely together.
+func TestManyLibraries(t *testing.T) {
+	var maps strings.Builder
+	at := uint64(0x7fff00000000)
+	for i := range 45 {
+		size := uint64(1 << 20)
+		if i == 3 {
+			size = 30 << 20
+		}
+		fmt.Fprintf(&maps, "%x-%x r-xp 00000000 08:01 %d /lib/lib%d.so\n", at, at+size, i+8, i)
+		at += size
+	}
+	fmt.Fprintf(&maps, "7fffffffe000-7ffffffff000 rw-p 00000000 00:00 0 [stack]\n")
+	ms := parseMaps([]byte(maps.String()))
+	all := libraries(ms, 0)
+	makeRoom(ms, all)
+	if len(all) != 45 {
+		t.Fatalf("%d libraries", len(all))
+	}
+	end := uint64(0)
+	for _, l := range all {
+		if l.At == 0 || l.At+l.needs() > roomReach || l.lo+l.At < end {
+			t.Errorf("%s at %#x: %#x, behind %#x", l.Path, l.lo, l.At, end)
+		}
+		end = l.lo + l.At + l.needs()
 	}
 }
