@@ -278,7 +278,7 @@ func TestKillRecorderFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd := exec.Command(killer, fmt.Sprint(n), recorder, "record", "-q", "-o", filepath.Join(t.TempDir(), "fentry.data"), "--overhead", "no",
-			"-F", "_Z*", "-p", fmt.Sprint(pid))
+			"--for", "10s", "-F", "_Z*", "-p", fmt.Sprint(pid))
 		out, err := cmd.Output()
 		if _, serr := fmt.Sscan(string(out), &steps); serr != nil || err == nil {
 			t.Fatalf("the recorder: %v, %q", err, out)
