@@ -91,7 +91,7 @@ func (d *detaching) unmap() error {
 	}
 	return d.ts.inStops(true, func() bool { return len(u.rest) > 0 }, func(began time.Time) error {
 		return d.ts.calling(d.ms, func(r *remote) (err error) {
-			for err == nil && len(u.rest) > 0 && time.Since(began) < stopLimit {
+			for err == nil && len(u.rest) > 0 && time.Since(began) < d.ts.limit() {
 				err = u.next(r, unmapStep)
 			}
 			return err
