@@ -32,6 +32,7 @@ const mark = "FENTRY_TESTED_BY"
 func Main(m *testing.M) int {
 	flag.Parse()
 	defaultSignals()
+	emulatorForks()
 	w := watch{limit: testLimit, out: os.Stderr}
 	if !Wide() && os.Getenv("FENTRY_SOAK") == "" && flag.Lookup("test.fuzz").Value.String() == "" {
 		os.Setenv(mark, strconv.Itoa(os.Getpid()))
@@ -43,6 +44,10 @@ func Main(m *testing.M) int {
 	}
 	return status
 }
+
+// emulatorForks has children that emulated programs fork not wait for ever: QEMU has threads, and GLib's allocator before 2.76 a lock
+// that one of them can have while another one forks. By this variable it uses that of the C library, which knows of forks.
+func emulatorForks() { os.Setenv("G_SLICE", "always-malloc") }
 
 // defaultSignals has the programs that tests start be ended by signals that these tests were started to ignore, such as those
 // of a terminal by nohup and for whatever a shell runs in the background.
