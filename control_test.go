@@ -208,7 +208,7 @@ func TestControlSettings(t *testing.T) {
 		{"max_graph_depth = 0", 0, map[string]int{"other": 1, "leaf": 1}},
 		{"set_graph_function =", 0, map[string]int{"outer": 1, "middle": 1, "leaf": 3, "other": 1}},
 		{"tracing_thresh = 1h", 0, nil}, // less may be a thread that waits for a processor
-		{"tracing_thresh = 10ms; set_ftrace_filter = slow", 0, nil},
+		{"tracing_thresh = 1ms; set_ftrace_filter = slow", 0, nil},
 		{"tracing_thresh = x; tracing_on = 0", 18, nil},
 		{"tracing_thresh = 0; tracing_on = 0; set_ftrace_filter =", 0, nil},
 		{"tracing_on = 1; current_tracer = nop", 0, nil},
@@ -387,7 +387,7 @@ func testSettingsOf(t *testing.T, o fentry.Options, rounds settingRounds, flags 
 				for name, n := range r.calls {
 					want[name] += uint64(n) << i
 				}
-				if strings.HasPrefix(r.set, "tracing_thresh = 10ms") {
+				if strings.HasPrefix(r.set, "tracing_thresh = 1ms") {
 					c.do("slow")
 					want["slow"] = 1
 				}
