@@ -3,7 +3,6 @@
 package procfs
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"slices"
@@ -29,14 +28,12 @@ func Ending(pid, tid int) bool {
 		return true
 	}
 	b, err := os.ReadFile(dir + "/status")
-	return err != nil || pending(b, "\nSigPnd:", unix.SIGKILL) || pending(b, "\nShdPnd:", unix.SIGKILL)
+	return err != nil || pending(b, "SigPnd", unix.SIGKILL) || pending(b, "ShdPnd", unix.SIGKILL)
 }
 
 // pending tells whether a signal is in a set of a status file.
 func pending(status []byte, key string, signal unix.Signal) bool {
-	_, rest, _ := bytes.Cut(status, []byte(key))
-	line, _, _ := bytes.Cut(rest, []byte("\n"))
-	set, err := strconv.ParseUint(string(bytes.TrimSpace(line)), 16, 64)
+	set, err := signalSet(status, key)
 	return err == nil && set>>(signal-1)&1 != 0
 }
 

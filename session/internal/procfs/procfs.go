@@ -151,9 +151,18 @@ func IgnoredBy(pid int) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, rest, ok := bytes.Cut(b, []byte("\nSigIgn:"))
+	set, err := signalSet(b, "SigIgn")
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	return set, nil
+}
+
+// signalSet is a set of signals in a status file.
+func signalSet(status []byte, key string) (uint64, error) {
+	_, rest, ok := bytes.Cut(status, []byte("\n"+key+":"))
 	if !ok {
-		return 0, fmt.Errorf("%s: no SigIgn", path)
+		return 0, fmt.Errorf("no %s", key)
 	}
 	line, _, _ := bytes.Cut(rest, []byte("\n"))
 	return strconv.ParseUint(string(bytes.TrimSpace(line)), 16, 64)

@@ -165,7 +165,7 @@ func openProcess(pid int) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	aux, err := auxOf(pid)
+	aux, err := readSome(fmt.Sprintf("/proc/%d/auxv", pid)) // the only thread has it
 	if err != nil {
 		return nil, err
 	}
