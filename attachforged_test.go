@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fentry-dev/fentry/session"
 )
@@ -20,7 +21,7 @@ import (
 const (
 	jVersion, jSize, jState, jRW, jRX, jKind, jBias = 1, 3, 4, 5, 7, 11, 12
 	jSum, jEdits, jList, jWaits, jKey, jTraced      = 19, 20, 21, 22, 23, 24
-	jRemote, jArmed, jThunk                         = 26, 31, 35
+	jRemote, jAreas, jShed, jLeave, jArmed, jThunk  = 26, 28, 29, 30, 31, 35
 	jHooks, jHooksList, jHooksSum, jHookPage        = 64, 65, 66, 67
 
 	journalHeader = 4096
@@ -108,9 +109,9 @@ func (j *journaled) codeOf(t *testing.T) (all []byte) {
 	return all
 }
 
-// A process that says of the tracer in it what is not so stays as it is, and who was to take the tracer out says why.
-func TestAttachForged(t *testing.T) {
-	program := buildFile(t, "testdata/control.c", "-fpatchable-function-entry=5")
+// startAbandoned starts a program whose recorder is killed.
+func startAbandoned(t *testing.T, program string) *controlled {
+	t.Helper()
 	recorder := buildRecorder(t)
 	c := startTold(t, exec.Command(program))
 	if _, err := fmt.Sscan(c.line(), &c.pid); err != nil {
@@ -125,7 +126,13 @@ func TestAttachForged(t *testing.T) {
 	c.do("work 10")
 	r.Process.Kill()
 	r.Wait()
+	return c
+}
 
+// A process that says of the tracer in it what is not so stays as it is, and who was to take the tracer out says why.
+func TestAttachForged(t *testing.T) {
+	program := buildFile(t, "testdata/control.c", "-fpatchable-function-entry=5")
+	c := startAbandoned(t, program)
 	j := journalOf(t, c.pid)
 	before, code := j.maps, j.codeOf(t)
 	text, data, anonymous := j.find("r-xp", program), j.find("rw-p", program), j.find("rw-p", "[heap]")
@@ -228,4 +235,76 @@ func TestAttachForged(t *testing.T) {
 	}
 	unchangedCode(t, c.pid, program)
 	c.do("work 10")
+}
+
+// A process whose routines do not do what the tracer's do keeps nobody who takes the tracer out.
+func TestAttachForgedRoutines(t *testing.T) {
+	program := buildFile(t, "testdata/control.c", "-fpatchable-function-entry=5")
+	const limit = time.Minute
+	for _, tt := range []struct {
+		name    string
+		routine int // the word of the journal that names it
+		code    []byte
+		says    string
+	}{
+		{"always more", jShed, []byte{
+			0x48, 0x89, 0xf0, // mov %rsi, %rax
+			0xc3, // ret
+		}, "its runtime gives back more than it can have"},
+		{"stacks everywhere", jAreas, []byte{
+			0x31, 0xc0, // xor %eax, %eax
+			0x48, 0x89, 0x07, // mov %rax, (%rdi)
+			0x48, 0xff, 0xc8, // dec %rax
+			0x48, 0x89, 0x47, 0x08, // mov %rax, 8(%rdi)
+			0xb8, 1, 0, 0, 0, // mov $1, %eax
+			0xc3, // ret
+		}, "its runtime says that it has more than 64 GiB of stacks"},
+		{"the same stacks again and again", jAreas, []byte{
+			0x48, 0x89, 0xf0, // mov %rsi, %rax
+			0xc7, 0x07, 0, 0, 0, 0, // 1: movl $0, (%rdi)
+			0xc7, 0x47, 0x04, 0, 0, 0, 0, // movl $0, 4(%rdi)
+			0x48, 0xc7, 0x47, 0x08, 0xff, 0xff, 0xff, 0xff, // movq $-1, 8(%rdi)
+			0x48, 0x83, 0xc7, 0x10, // add $16, %rdi
+			0x48, 0xff, 0xce, // dec %rsi
+			0x75, 0xe2, // jnz 1b
+			0xc3, // ret
+		}, "its runtime says that it has more than 64 GiB of stacks"},
+		{"never gone", jLeave, []byte{
+			0x31, 0xc0, // xor %eax, %eax
+			0xc3, // ret
+		}, "the tracer's code stays in the process, switched off"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := startAbandoned(t, program)
+			c.do("map 4096")
+			j := journalOf(t, c.pid)
+			at, was := int64(j.word(jBias)+j.word(tt.routine)), make([]byte, len(tt.code))
+			if _, err := j.mem.ReadAt(was, at); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := j.mem.WriteAt(tt.code, at); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			if err := session.Release(c.pid); err == nil || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("%v, not %q", err, tt.says)
+			}
+			if took := time.Since(began); took > limit {
+				t.Errorf("it took %v", took)
+			}
+			c.do("work 10")
+			// A process that does what it is to do gets rid of it.
+			if _, err := j.mem.WriteAt(was, at); err != nil {
+				t.Fatal(err)
+			}
+			if err := session.Release(c.pid); err != nil {
+				t.Error(err)
+			}
+			if maps, _, _ := state(t, c.pid); hasTracer(maps) || tracersMemory(maps) {
+				t.Error(maps)
+			}
+			unchangedCode(t, c.pid, program)
+			c.do("work 10")
+		})
+	}
 }

@@ -1,6 +1,6 @@
 /* Does what standard input says, a line each: "work N" calls each function N times, "thread N" the same in a new thread,
    "fork N" in a child, "slow" takes a few milliseconds, "load LIBRARY N" calls library_function N times, "unload LIBRARY N"
-   unloads it, and with N takes its place, "fail N" sets errno. "busy N" has N threads do nothing but call empty without an end, "storm N" fork children. "hold 1" has a word on
+   unloads it, and with N takes its place, "fail N" sets errno. "busy N" has N threads do nothing but call empty without an end, "storm N" fork children. "map N" maps N GiB that it does not touch. "hold 1" has a word on
    the stack that leads into the middle of outer, until "hold 0". "raise N" has a signal come. "keep N" forks children that
    work as long as this one is their parent, "reload LIBRARY" one that loads it again and again, "orphan N" one that works as long as
    this one is there, and whose parent has ended. It answers "done" to each, and ends with status 7. */
@@ -107,6 +107,8 @@ NOINLINE void obey(char *line)
 			pthread_create(&t, 0, busy, 0);
 	} else if (sscanf(line, "hold %d", &n) == 1) {
 		*held = n ? (char *)outer + ENTRY + 2 : 0;
+	} else if (sscanf(line, "map %d", &n) == 1) {
+		mmap(0, (size_t)n << 30, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	} else if (sscanf(line, "keep %d", &n) == 1) {
 		pid_t parent = getpid();
 		while (n--)

@@ -271,6 +271,9 @@ func (a *Attachment) unbegun(ts *threads) (done bool, err error) {
 			return errors.Join(err, errors.New("its code leads there, and its runtime is gone"))
 		}
 		for _, t := range ts.all {
+			if err := ts.patient(); err != nil {
+				return err
+			}
 			inside := d.occupied(t)
 			if err := t.liveStack(d.ms, mostStack, func(at, v uint64) {
 				inside = inside || at >= t.regs.sp() && d.a.inside(v) && interrupted(ts.memory(), at)

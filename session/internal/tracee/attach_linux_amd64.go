@@ -66,8 +66,12 @@ type image struct {
 // home tells the plan of the program that others join.
 func (im *image) home() bool { return im.library == nil && !im.beside }
 
-// mostStack bounds how much of a stack is looked at.
-const mostStack = 16 << 20
+const (
+	// mostStack bounds how much of a stack is looked at.
+	mostStack = 16 << 20
+	// mostUnseen bounds how often a process that is attached to is looked at for libraries that nobody has seen come.
+	mostUnseen = 20
+)
 
 // A Target is a process and what is to be put into it.
 type Target struct {
@@ -107,8 +111,15 @@ func Attach(t Target) (*Attachment, error) {
 		return nil, unloaded(images, err)
 	}
 	err = a.hook(ts, &t)
-	// What was loaded while nobody saw it.
-	for more := a.unseen(ts, t.Libraries); err == nil && len(more) > 0; more = a.unseen(ts, t.Libraries) {
+	// What was loaded while nobody saw it. What comes even then has to wait for the loader to say so.
+	for range mostUnseen {
+		var more []*image
+		if err == nil {
+			more = a.unseen(ts, t.Libraries)
+		}
+		if len(more) == 0 {
+			break
+		}
 		err = a.add(ts, more, t.Pool)
 	}
 	if err != nil {
@@ -386,7 +397,8 @@ func (ts *threads) within(one bool, do func() error) (err error) {
 			if err == nil {
 				err = do()
 			}
-			ts.longest = max(ts.longest, ts.letGo())
+			held := ts.letGo()
+			ts.longest, ts.held = max(ts.longest, held), ts.held+held
 		})
 		var traced *tracedError // perhaps for a moment: others look at stacks
 		if !errors.Is(err, errBusy) && !errors.As(err, &traced) {
@@ -433,9 +445,6 @@ func (im *image) added() (lo, hi uint64) {
 	_, hi = im.code()
 	return im.bias + im.m.RWAddr, hi + uint64(len(im.notes))
 }
-
-// An area is memory that was mapped in the process.
-type area struct{ at, size uint64 }
 
 // mapMemory maps the plans' memory, and a stack. What is the home's is not for children until that is started. If the recorder is
 // killed before the first journal has begun, what has been mapped until then stays, for nobody: to be named before it is there it

@@ -2,7 +2,6 @@ package tracee
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -49,6 +48,10 @@ const (
 	// unwindTries is for how many a word of a stack counts that points to unwind information: some were forgotten there.
 	unwindTries = 100
 	mostAreas   = remoteRoomSize / 16
+	// mostStacks bounds how much of the process's memory are stacks, and stackPart is what of them is looked at together. A process
+	// can say what it likes, and map far more than can be looked at.
+	mostStacks = 64 << 30
+	stackPart  = 4 << 20
 )
 
 // Detach takes the plan out of the process, or out of a child that it has forked since, and returns how long that was
@@ -80,37 +83,22 @@ func (a *Attachment) detach(pid int) (time.Duration, error) {
 		return ts.longest, err
 	}
 	d := &detaching{a: a, ts: ts, ms: ms}
-	if err := ts.within(true, d.prepare); err != nil {
-		return ts.longest, err
-	}
-	for range leaveTries {
-		switch err = ts.within(false, d.look); {
-		case err != nil:
-			return ts.longest, err
-		case d.empty && !d.restored:
-			if err = a.restoreLate(ts, d.ms); err == nil {
-				_ = a.giveBack(ts, a.edits)
-			}
-			d.restored = true
-		case d.unread:
-			if err = d.shed(); err == nil {
-				err = ts.within(false, d.leave)
-			}
-			if err == nil && d.gone {
-				err = d.unmap()
-			}
-			if err != nil || d.gone {
-				return ts.longest, err
-			}
+	err = ts.within(true, d.prepare)
+	for err == nil && !d.gone && d.tries < leaveTries {
+		if d.tries > 0 {
+			time.Sleep(leavePause)
 		}
-		if err != nil {
-			return ts.longest, err
-		}
-		time.Sleep(leavePause)
+		err = d.try()
 	}
-	return ts.longest, errors.Join(fmt.Errorf("%w: %s", ErrStays, d.why), ts.within(true, func() error {
-		return ts.calling(d.ms, func(r *remote) error { return r.unmapStack(d.stack) })
-	}))
+	if err == nil && !d.gone {
+		err = fmt.Errorf("%w: %s", ErrStays, d.why)
+	}
+	if errors.Is(err, ErrStays) && d.stack.lo != 0 {
+		err = errors.Join(err, ts.within(true, func() error {
+			return ts.calling(d.ms, func(r *remote) error { return r.unmapStack(d.stack) })
+		}))
+	}
+	return ts.longest, err
 }
 
 // unwinds tells whether an address is in unwind information that was added.
@@ -156,6 +144,30 @@ func (d *detaching) prepare() error {
 	})
 }
 
+// try looks once, and goes on as far as that says. The error is ErrStays if the process makes that take too long.
+func (d *detaching) try() error {
+	err := d.ts.within(false, d.look)
+	switch {
+	case err != nil:
+	case d.empty && !d.restored:
+		if err = d.a.restoreLate(d.ts, d.ms); err == nil {
+			_ = d.a.giveBack(d.ts, d.a.edits)
+		}
+		d.restored = true
+	case d.unread:
+		if err = d.shed(); err == nil {
+			err = d.ts.within(false, d.leave)
+		}
+		if err == nil && d.gone {
+			err = d.unmap()
+		}
+	}
+	if errors.Is(err, errHeld) {
+		err = fmt.Errorf("%w: %w", ErrStays, err)
+	}
+	return err
+}
+
 // look leads all threads out of what was added, as far as that can be done, and looks whether one is left.
 func (d *detaching) look() error {
 	d.tries++
@@ -177,6 +189,9 @@ func (d *detaching) look() error {
 		}
 	}
 	for _, s := range d.areas {
+		if err := ts.patient(); err != nil {
+			return err
+		}
 		for _, s := range d.shadowed(s) {
 			// An error: nobody has that stack any more.
 			_ = ts.memory().words(s.at, s.at+s.size, func(at, v uint64) {
@@ -189,6 +204,9 @@ func (d *detaching) look() error {
 	inside, reading := false, false
 	d.why = "other images than those that were brought have joined it" // unless a thread stands against it
 	for _, t := range ts.all {
+		if err := ts.patient(); err != nil {
+			return err
+		}
 		if d.occupied(t) {
 			inside, d.why = true, fmt.Sprintf("thread %d is in it", t.pid)
 		}
@@ -229,14 +247,18 @@ func (ts *threads) forgetBlocks() {
 	}
 }
 
-// shedStep is how many pieces of the pool are given back between two looks at the clock, at first: more if that takes no time.
-const shedStep = 8
+const (
+	// shedStep is how many pieces of the pool are given back between two looks at the clock, at first: more if that takes no time.
+	shedStep = 8
+	// mostShed is more than there can be, as each has a page.
+	mostShed = 1 << (47 - 12)
+)
 
 // shed has the runtime give back what it has mapped of the pool's chunks, in stops of a bounded length. All threads are
 // stopped, as children that are forked meanwhile would not know what they have of it.
 func (d *detaching) shed() error {
 	home := d.a.images[0]
-	run, step := home.m.Running, uint64(shedStep)
+	run, step, shed := home.m.Running, uint64(shedStep), uint64(0)
 	for more := true; more; {
 		began := time.Now()
 		err := d.ts.within(false, func() error {
@@ -247,10 +269,18 @@ func (d *detaching) shed() error {
 					from := time.Now()
 					n, err := r.run(d.stack, home.bias+run.Remote, home.bias+run.Shed, d.stack.hi-PageSize,
 						uint64(len(d.a.images)), step)
+					if err == nil {
+						err = d.ts.patient()
+					}
 					if err != nil {
 						return err
 					}
-					more = n == step
+					if more = n == step; more {
+						shed += n
+					}
+					if shed > mostShed {
+						return fmt.Errorf("%w: its runtime gives back more than it can have", ErrStays)
+					}
 					if last = time.Since(from); last < limit/8 {
 						step *= 2
 					} else if last > limit/2 {
@@ -303,17 +333,35 @@ func (d *detaching) findAreas(r *remote) error {
 	if err := r.t.ReadAt(b, room); err != nil {
 		return err
 	}
+	var said []area
 	for ; len(b) > 0; b = b[16:] {
-		at := le.Uint64(b)
-		// What of it is mapped is a stack, and perhaps its neighbours.
-		for i := sort.Search(len(d.ms), func(i int) bool { return d.ms[i].hi > at }); i < len(d.ms) && d.ms[i].lo < le.Uint64(b[8:]); i++ {
-			if m := d.ms[i]; len(m.perms) > 1 && m.perms[:2] == "rw" {
-				lo, hi := max(at, m.lo), min(le.Uint64(b[8:]), m.hi)
-				d.areas = append(d.areas, area{lo, hi - lo})
+		if lo, hi := le.Uint64(b), le.Uint64(b[8:]); lo < hi {
+			said = append(said, area{lo, hi - lo})
+		}
+	}
+	d.areas, err = mappedStacks(d.ms, said)
+	return err
+}
+
+// mappedStacks is what of areas is mapped: stacks, and perhaps their neighbours. It is in parts between which the clock is looked at.
+func mappedStacks(ms []mapping, said []area) (all []area, err error) {
+	size := uint64(0)
+	for _, s := range newSpans(said) {
+		i := sort.Search(len(ms), func(i int) bool { return ms[i].hi > s.at })
+		for ; i < len(ms) && ms[i].lo < s.at+s.size; i++ {
+			if m := ms[i]; len(m.perms) < 2 || m.perms[:2] != "rw" {
+				continue
+			}
+			lo, hi := max(s.at, ms[i].lo), min(s.at+s.size, ms[i].hi)
+			if size += hi - lo; size > mostStacks {
+				return nil, fmt.Errorf("%w: its runtime says that it has more than %d GiB of stacks", ErrStays, mostStacks>>30)
+			}
+			for ; lo < hi; lo += stackPart {
+				all = append(all, area{lo, min(hi-lo, stackPart)})
 			}
 		}
 	}
-	return nil
+	return all, nil
 }
 
 // shadowed returns the parts of a stack whose shadow is in memory: only there anything is known of return addresses. What
@@ -351,31 +399,6 @@ func (d *detaching) shadowed(s area) (parts []area) {
 // inside tells whether an address is in what was added.
 func (a *Attachment) inside(v uint64) bool {
 	return slices.ContainsFunc(a.mapped, func(m area) bool { return v-m.at < m.size })
-}
-
-// spans are areas, sorted and apart: each word of each stack is looked up in them while all threads are stopped.
-type spans []area
-
-func newSpans(areas []area) (all spans) {
-	areas = slices.Clone(areas)
-	slices.SortFunc(areas, func(a, b area) int { return cmp.Compare(a.at, b.at) })
-	for _, a := range areas {
-		if k := len(all) - 1; k >= 0 && a.at <= all[k].at+all[k].size {
-			all[k].size = max(all[k].size, a.at+a.size-all[k].at)
-		} else {
-			all = append(all, a)
-		}
-	}
-	return all
-}
-
-// has tells whether an address is in one of them.
-func (s spans) has(v uint64) bool {
-	if len(s) == 0 || v < s[0].at || v >= s[len(s)-1].at+s[len(s)-1].size {
-		return false
-	}
-	i := sort.Search(len(s), func(i int) bool { return s[i].at > v })
-	return v-s[i-1].at < s[i-1].size
 }
 
 // occupied tells whether a thread is inside of what was added, or on the way there.

@@ -26,13 +26,14 @@ type finder struct {
 	ms    []mapping // by address
 	files map[mapping]*os.File
 	read  uint64 // bytes of code that were read
-	named uint64 // bytes that edits are long
+	named uint64 // bytes that edits are long, and at least leastNamed each
 }
 
 const (
-	mostNamed = 64 << 20 // 200,000 functions take 4 MiB
-	mostRead  = 8 << 30
-	codeReach = 2 << 30 // from an image's code to what it changes, as branches reach no further
+	mostNamed  = 64 << 20 // 200,000 functions take 4 MiB
+	leastNamed = 16       // what is kept of an edit is several times as much
+	mostRead   = 8 << 30
+	codeReach  = 2 << 30 // from an image's code to what it changes, as branches reach no further
 )
 
 func (f *finder) close() {
@@ -277,11 +278,11 @@ func (f *finder) edits(list []byte, n, sum uint64, within area) (all []arch.Edit
 		list = list[k+l:]
 		e := arch.Edit{Addr: end + skip}
 		kind, length := size%editKinds, size/editKinds
-		if length == 0 || length > mostNamed-f.named || e.Addr < end || !within.has(e.Addr, length) ||
+		if length == 0 || length > mostNamed-min(f.named, mostNamed) || e.Addr < end || !within.has(e.Addr, length) ||
 			kind != editTable && length > uint64(len(list)) {
 			return nil, errCode
 		}
-		f.named += length
+		f.named += max(length, leastNamed)
 		end = e.Addr + length
 		if src.now == nil || !src.has(e.Addr, length) {
 			if src, err = f.window(e.Addr, length); err != nil {

@@ -338,6 +338,7 @@ func TestJournalLimits(t *testing.T) {
 	}{
 		{"little", 4, 1 << 20, 0, nil},
 		{"long edits", mostNamed>>22 + 1, 1 << 22, 0, errCode},
+		{"many edits", mostNamed/leastNamed + 1, 1, 0, errCode},
 		{"far from each other", 4, 8, mostRead - 3*windowSize, errCode},
 		{"as far as they may be", 4, 8, mostRead - 4*windowSize, nil},
 	} {
@@ -346,7 +347,11 @@ func TestJournalLimits(t *testing.T) {
 			defer f.close()
 			var list []byte
 			h := fnv.New64a()
-			for i, skip := uint64(0), uint64(at); i < tt.n; i, skip = i+1, 2*windowSize {
+			gap := uint64(2 * windowSize)
+			if tt.n*gap > size {
+				gap = 1
+			}
+			for i, skip := uint64(0), uint64(at); i < tt.n; i, skip = i+1, gap {
 				list = binary.AppendUvarint(list, skip)
 				list = binary.AppendUvarint(list, tt.long*editKinds+editTable)
 				h.Write(make([]byte, tt.long))

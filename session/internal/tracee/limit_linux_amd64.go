@@ -185,9 +185,17 @@ func (r *Runtime) write(d *detour, code []byte) error {
 	return r.t.WriteAt(code, d.from)
 }
 
-// inside tells whether an address is in a runtime's code.
+// inside tells whether an address is in a runtime's code. It is asked of each word of stacks.
 func (r *Runtime) inside(v uint64) bool {
-	return slices.ContainsFunc(r.Images, func(im RuntimeImage) bool { return v-im.code < im.codeSize })
+	if r.codes == nil {
+		codes := make([]area, 0, len(r.Images))
+		for i := range r.Images {
+			im := &r.Images[i]
+			codes = append(codes, area{im.code, min(im.codeSize, ^im.code)})
+		}
+		r.codes = newSpans(codes)
+	}
+	return r.codes.has(v)
 }
 
 // shut has all functions off, or as their switches and the process say. All threads are stopped, or none of its images can be
@@ -265,6 +273,9 @@ func (r *Runtime) vacate(ts *threads, ms []mapping, limit time.Time) (ran bool, 
 		var in []*thread
 		wait := true // all of them are in system calls that take long, or stopped by a signal
 		for _, t := range all {
+			if err := ts.patient(); err != nil {
+				return ran, err
+			}
 			is, err := r.occupies(t, ms)
 			if err != nil {
 				return ran, err

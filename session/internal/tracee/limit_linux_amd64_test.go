@@ -119,3 +119,49 @@ func TestVacate(t *testing.T) {
 		}
 	}
 }
+
+// A process that says it has many images, and has much on its stacks, is not looked at without an end.
+func TestPatience(t *testing.T) {
+	cmd := startedCat(t)
+	ts, err := openThreads(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ts.close()
+	ms, err := ts.maps()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Runtime{}
+	for i := range uint64(mostImages) {
+		r.Images = append(r.Images, RuntimeImage{code: 1<<40 - i<<20, codeSize: PageSize})
+	}
+	r.Images = append(r.Images, RuntimeImage{code: ^uint64(100), codeSize: ^uint64(0)})
+	for _, tt := range []struct {
+		at uint64
+		is bool
+	}{
+		{0, false}, {100, false}, {1<<40 - 1, false}, {1 << 40, true}, {1<<40 + PageSize - 1, true}, {1<<40 + PageSize, false},
+		{1<<40 - (mostImages-1)<<20, true}, {1<<40 - mostImages<<20, false}, {^uint64(101), false}, {^uint64(50), true},
+	} {
+		if is := r.inside(tt.at); is != tt.is {
+			t.Errorf("%#x is inside: %v", tt.at, is)
+		}
+	}
+	for _, held := range []time.Duration{0, mostHeld} {
+		err := ts.within(false, func() error {
+			ts.held = held
+			_, err := r.vacate(ts, ms, time.Now().Add(time.Minute))
+			return err
+		})
+		if errors.Is(err, unix.EPERM) {
+			t.Skip(err)
+		}
+		if long := held == mostHeld; long != errors.Is(err, errHeld) || !long && err != nil {
+			t.Errorf("held for %v: %v", held, err)
+		}
+	}
+	if ts.held <= mostHeld {
+		t.Errorf("stops are not counted: %v", ts.held)
+	}
+}

@@ -142,9 +142,14 @@ func (r *registers) returned(behind uint64) bool {
 func (r *remote) next() error { return r.goOn(unix.PTRACE_SYSCALL, rest) }
 
 // goOn has the thread go on to a stop at a system call, or until pause says that there is no more to wait for. A SIGSTOP,
-// which nobody can block, stops the others at once, and this thread when it is let go.
+// which nobody can block, stops the others at once, and this thread when it is let go. If one comes after the other, the
+// error is errStuck.
 func (r *remote) goOn(how uintptr, pause func(looks int) bool) error {
+	deadline := time.Now().Add(remoteTries * remoteLimit)
 	for signal := syscall.Signal(0); ; {
+		if time.Now().After(deadline) {
+			return errStuck
+		}
 		if ptrace(how, r.t.pid, int(signal)) != nil {
 			return ErrEnded
 		}
@@ -297,9 +302,14 @@ func (r *remote) hear() error {
 	return r.interrupt()
 }
 
-// goBack has the thread go on until it is about to leave the way back, and keeps it there.
+// goBack has the thread go on until it is about to leave the way back, and keeps it there. The error is errStuck if it makes
+// system calls for too long.
 func (r *remote) goBack() error {
+	deadline := time.Now().Add(remoteTries * remoteLimit)
 	for {
+		if time.Now().After(deadline) {
+			return errStuck
+		}
 		if err := r.next(); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package tracee
 import (
 	"errors"
 	"io"
+	"os/exec"
 	"testing"
 	"time"
 	"unsafe"
@@ -64,5 +65,64 @@ func TestStuck(t *testing.T) {
 	says("after\n")
 	if after, err := ts.maps(); err != nil || len(after) != len(ms) {
 		t.Errorf("%v; %d mappings, %d before", err, len(after), len(ms))
+	}
+}
+
+// startedCat starts cat, and returns when it runs: until then the kernel may still be executing it.
+func startedCat(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd, in, out := started(t, "cat")
+	b := []byte{'x'}
+	if _, err := in.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, b); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+// A routine that does nothing but system calls is not followed for ever.
+func TestRunAround(t *testing.T) {
+	limit := remoteLimit
+	defer func() { remoteLimit = limit }()
+	cmd := startedCat(t)
+	ts, err := openThreads(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ts.close()
+	ms, err := ts.maps()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = ts.within(true, func() error {
+		return ts.calling(ms, func(r *remote) error {
+			stack, err := r.mapStack()
+			if err != nil {
+				return err
+			}
+			code, err := r.mmap(0, PageSize, unix.PROT_READ|unix.PROT_EXEC)
+			if err != nil {
+				return err
+			}
+			around := []byte{
+				0xb8, unix.SYS_GETPID, 0, 0, 0, // mov $39, %eax
+				0x0f, 0x05, // syscall
+				0xeb, 0xf7, // jmp to the beginning
+			}
+			if err := r.t.WriteAt(around, code); err != nil {
+				return err
+			}
+			remoteLimit = 20 * time.Millisecond
+			_, err = r.run(stack, code, code, stack.hi-PageSize)
+			return err
+		})
+	})
+	if errors.Is(err, unix.EPERM) {
+		t.Skip(err)
+	}
+	if !errors.Is(err, errNoAnswer) {
+		t.Error(err)
 	}
 }

@@ -32,6 +32,7 @@ type Runtime struct {
 	Images []RuntimeImage // newest first
 
 	switches []byte // room for turn
+	codes    spans  // of all images; nil: not known yet
 	routes   map[routesKey]*routes
 
 	put func(b []byte, addr uint64) error // into the memory of images
@@ -116,7 +117,7 @@ func (r *Runtime) Close() { r.t.mem.Close() }
 
 // find reads what there is.
 func (r *Runtime) find() error {
-	r.Images = nil
+	r.Images, r.codes = nil, nil
 	if r.t.ReadAt(r.page[:], homePage) != nil || string(r.page[format.MeetingOMagic:][:8]) != format.MeetingMagic ||
 		le.Uint32(r.page[format.MeetingOVersion:]) != homeVersion || le.Uint32(r.page[format.MeetingOSize:]) < format.MeetingSize {
 		return ErrNoRuntime

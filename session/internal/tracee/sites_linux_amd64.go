@@ -382,6 +382,9 @@ func (a *Attachment) busy(ts *threads, edits []arch.Edit) (map[int]bool, error) 
 	}
 	moved := map[*thread]uint64{}
 	for _, t := range ts.all {
+		if err := ts.patient(); err != nil {
+			return nil, err
+		}
 		if to, ok := a.inCopy(t.regs.pc()); ok {
 			moved[t] = to
 		} else if i := window(t.regs.pc()); i >= 0 {

@@ -55,6 +55,7 @@ type threads struct {
 	unfit    func(*thread) bool // tells those that no calls are made in the name of; nil: none
 	since    time.Time
 	longest  time.Duration // for which one was stopped, or all
+	held     time.Duration // for which they were in all stops together
 	alone    time.Duration // for which threads were waited for that nobody waited for
 }
 
@@ -73,7 +74,20 @@ const (
 	lateLimit     = 10 * time.Second      // for those that have not stopped by then
 	latePause     = 5 * time.Millisecond
 	runPatience   = 10 * time.Millisecond // for a thread to get a processor
+	mostHeld      = 2 * time.Minute       // for all stops of an operation together
 )
+
+// errHeld: a process has more to be looked at than there is time for. Each look takes as long as its stacks say, and its routines
+// take; so who looks asks whether it may go on (patient), or a process could keep the recorder for hours.
+const errHeld = unchanged("it would have to be stopped for minutes")
+
+// patient is errHeld if the threads, which are stopped, have been so for too long.
+func (ts *threads) patient() error {
+	if ts.held+time.Since(ts.since) > mostHeld {
+		return errHeld
+	}
+	return nil
+}
 
 // openThreads prepares to stop a process.
 func openThreads(pid int) (*threads, error) {
