@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -53,6 +52,7 @@ const (
 	mostFilter     = 4096
 	mostPredicates = 256
 	mostOperand    = 256
+	mostDigits     = 24
 )
 
 // newFilter understands a filter of an event. If that is not possible, the filter is one to be read.
@@ -292,20 +292,24 @@ func (p *filterParser) number(f *field, op string, at int) (condition, *filterEr
 	if p.at < len(p.s) && p.s[p.at] == '-' {
 		p.at++
 	}
-	for p.at < len(p.s) && isName(p.s[p.at]) {
+	for p.at < len(p.s) && isName(p.s[p.at]) && p.s[p.at] != '_' {
 		p.at++
 	}
 	digits := p.s[start:p.at]
-	if digits == "" || digits[len(digits)-1] == '-' || strings.Trim(digits[:1], "-0123456789") != "" {
+	switch {
+	case digits == "" || strings.Trim(digits[:1], "-0123456789") != "":
 		return nil, p.fail(start, whyValue)
+	case len(digits) >= mostDigits:
+		return nil, p.fail(p.at, whyLong)
 	}
-	want, err := strconv.ParseInt(digits, 0, 64)
-	if err != nil {
-		u, uerr := strconv.ParseUint(digits, 0, 64)
-		if uerr != nil {
-			return nil, p.fail(start, whyNumber)
-		}
+	want, err := parseInt(digits)
+	if !f.signed {
+		var u uint64
+		u, err = parseUint(digits, 0)
 		want = int64(u)
+	}
+	if err != nil {
+		return nil, p.fail(start, whyNumber)
 	}
 	turn := int64(0)
 	if !f.signed {

@@ -33,7 +33,7 @@ func TestEventFilter(t *testing.T) {
 		"common_pid == 8 && cpu == 3 || comm == ls": false, "common_pid == 8 && cpu == 3 || comm == 'ls'": true,
 		"common_pid == 8 && (cpu == 3 || comm == 'ls')": false, "!(common_pid == 8 && cpu == 3)": true,
 		"flags & 0x80000": true, "flags & 0x7ffff": false, "flags >= 524288": true, "flags > 524288": false, "flags < 01": false,
-		"dfd == -100": true, "dfd > 0": true, "dfd < 0": false, "dfd == 0xffffffffffffff9c": true, "common_pid > -1": true,
+		"flags == 02000000": true, "common_pid == 0X7": true, "common_pid == 07": true, "dfd > 0": true, "dfd < 0": false, "dfd == 0xffffffffffffff9c": true, "common_pid > -1": true,
 		"COMM ~ \"l*\"": true, "comm ~ '*x*'": false, "comm != 'ls'": false,
 		"filename.ustring == \"/etc/passwd\"": true, "filename.ustring ~ '/etc/*'": true, "filename.ustring != '/etc/passwd'": false,
 		"filename == 0x1000": true, "__syscall_nr == 257": true, "mode == 0": true,
@@ -53,10 +53,12 @@ func TestEventFilter(t *testing.T) {
 		"": whyNone, "  ": whyNone, "common_pid": whyOp, "common_pid = 7": whyOp, "common_pid ==": whyValue, "== 7": whyMeaning,
 		"nosuch == 7": whyField, "common_pid == 'x'": whyDigit, "common_pid ~ 'x'": whyFieldOp, "comm & 'x'": whyFieldOp,
 		"comm == 'x": whyQuote, "comm == x": whyValue, "(common_pid == 7": whyOpen, "common_pid == 7)": whyClose,
-		"common_pid == 7 common_pid == 7": whyOp, "common_pid == 7x": whyNumber, "common_pid == -": whyValue,
+		"common_pid == 7 common_pid == 7": whyOp, "common_pid == 7x": whyNumber, "common_pid == -": whyNumber,
 		"comm == '" + strings.Repeat("x", 300) + "'": whyLong, strings.Repeat("(", 300): whyPredicates, strings.Repeat("x", 5000): whyLong,
 		strings.Repeat("cpu == 3||", 300) + "cpu == 3": whyPredicates, "flags.ustring == 'x'": whyFieldOp,
-		"common_pid == 99999999999999999999": whyNumber,
+		"common_pid == 99999999999999999999": whyNumber, "common_pid == 08": whyNumber, "common_pid == 0b111": whyNumber,
+		"common_pid == 0xffffffffffffffff": whyNumber, "dfd == -100": whyNumber, "common_pid == 7_0": whyOp, "dfd == _": whyValue,
+		"common_pid == 000000000000000000000007": whyLong, "common_pid == --7": whyNumber,
 	} {
 		if f, err := newFilter(e, text); err == nil || err.why != want || f.keep != nil || !strings.HasSuffix(f.text, "^\nparse_error: "+want) {
 			t.Errorf("%.40q: %v, want %s", text, err, want)

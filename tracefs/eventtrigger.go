@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 )
@@ -66,9 +65,9 @@ func (in *instance) trigger(on int, line string) error {
 		return in.fs.install()
 	}
 	if counted {
-		n, err := strconv.ParseInt(count, 0, 64)
-		if err != nil || n < 0 {
-			return syscall.EINVAL
+		n, err := parseCount(count)
+		if err != nil {
+			return err
 		}
 		p.left = n
 	}

@@ -4,7 +4,6 @@ package tracefs
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -98,21 +97,6 @@ func bit(on bool) string {
 // text makes a read of a string.
 func text(f func(*instance) string) func(*instance) ([]byte, error) {
 	return func(in *instance) ([]byte, error) { return []byte(f(in)), nil }
-}
-
-// parseNumber reads a number as the kernel's kstrtoul_from_user does, in base 10: digits, with a + in front and a newline
-// behind. Digits that make too large a number are ERANGE, whatever is behind them.
-func parseNumber(s string) (uint64, error) {
-	s = strings.TrimPrefix(strings.TrimSuffix(s, "\n"), "+")
-	rest := strings.TrimLeft(s, "0123456789")
-	n, err := strconv.ParseUint(s[:len(s)-len(rest)], 10, 64)
-	switch {
-	case errors.Is(err, strconv.ErrRange):
-		return 0, syscall.ERANGE
-	case err != nil, rest != "":
-		return 0, syscall.EINVAL
-	}
-	return n, nil
 }
 
 // number is the file of a number, in units of the setting's.

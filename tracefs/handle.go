@@ -221,8 +221,9 @@ type tidHandle struct {
 	words words
 	of    func(*settings) *map[int]bool
 	next  map[int]bool
-	dirty bool // written since it was put in place
-	empty bool // truncated, and not written
+	dirty bool  // written since it was put in place
+	empty bool  // truncated, and not written
+	added []int // by the last write
 }
 
 func openTIDs(of func(*settings) *map[int]bool) func(*instance, int, uint32) handle {
@@ -250,15 +251,29 @@ func openTIDs(of func(*settings) *map[int]bool) func(*instance, int, uint32) han
 
 func (h *tidHandle) write(b []byte, _ writer) error {
 	h.dirty, h.empty = true, false
-	return h.words.write(b, h.word)
+	h.added = h.added[:0]
+	err := h.words.write(b, h.word)
+	if err != nil { // then nothing of it counts
+		for _, tid := range h.added {
+			delete(h.next, tid)
+		}
+	}
+	return err
 }
 
+// word takes a thread's id, in any base, as the kernel's trace_pid_write does.
 func (h *tidHandle) word(word string) error {
-	tid, err := strconv.ParseUint(word, 10, 31)
-	if err != nil || len(h.next) >= mostTIDs {
+	const most = 1 << 30 // of pid_list.c
+	n, err := parseUint(word, 0)
+	tid := int(uint32(n)) // the kernel has pid_t
+	switch {
+	case err != nil, len(h.next) >= mostTIDs:
 		return syscall.EINVAL
+	case tid >= most:
+		return syscall.EPERM
+	case !h.next[tid]:
+		h.next[tid], h.added = true, append(h.added, tid)
 	}
-	h.next[int(tid)] = true
 	return nil
 }
 

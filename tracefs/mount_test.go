@@ -511,6 +511,61 @@ func TestPipe(t *testing.T) {
 	}
 }
 
+// TestNumbers: ids, counts and places of functions are numbers in any base.
+func TestNumbers(t *testing.T) {
+	m := mount(t)
+	for _, name := range []string{"set_ftrace_pid", "set_ftrace_notrace_pid", "set_event_pid", "set_event_notrace_pid"} {
+		m.write(name, "10 0x10 010 +7")
+		m.is(name, "7\n8\n10\n16\n")
+		for text, want := range map[string]syscall.Errno{
+			"08": syscall.EINVAL, "-1": syscall.EINVAL, "1_0": syscall.EINVAL, "0b1": syscall.EINVAL, "1x": syscall.EINVAL,
+			"18446744073709551616": syscall.EINVAL, "1073741824": syscall.EPERM, "4294967295": syscall.EPERM,
+			"99 100 x": syscall.EINVAL, // all or nothing
+		} {
+			m.refuse(name, text, want)
+			m.is(name, "7\n8\n10\n16\n")
+		}
+		m.add(name, "4294967297 1073741823")
+		m.is(name, "1\n7\n8\n10\n16\n1073741823\n")
+		m.write(name, "")
+	}
+	const list, trigger = "set_ftrace_filter", "events/syscalls/sys_enter_poll/trigger"
+	const function, event = "schedule:traceoff", "traceoff"
+	remove := func(name, command string) { m.add(name, "!"+command) }
+	m.write("tracing_on", "0") // then none of these counts
+	for count, left := range map[string]string{
+		"3": "3", "0x10": "16", "010": "8", "+1": "1", "3:junk": "3", "18446744073709551615": "",
+	} {
+		want := "count=" + left
+		if left == "" {
+			want = "unlimited"
+		}
+		m.add(list, function+":"+count)
+		m.is(list, "#### all functions enabled ####\n"+function+":"+want+"\n")
+		remove(list, function)
+		m.write(trigger, event+":"+count)
+		m.is(trigger, event+":"+want+"\n")
+		remove(trigger, event)
+	}
+	for count, want := range map[string]syscall.Errno{
+		"x": syscall.EINVAL, "08": syscall.EINVAL, "-1": syscall.EINVAL, "1_0": syscall.EINVAL, "0b1": syscall.EINVAL,
+		"18446744073709551616": syscall.ERANGE, "99999999999999999999x": syscall.ERANGE,
+	} {
+		m.refuse(list, function+":"+count, want)
+		m.refuse(trigger, event+":"+count, want)
+	}
+	m.refuse(list, "schedule:enable_event:syscalls:sys_enter_poll:", syscall.EINVAL)
+	m.refuse(trigger, event+":", syscall.EINVAL)
+	names := strings.Fields(m.read("available_filter_functions"))
+	for text, place := range map[string]int{"1": 1, "0x2": 2, "02": 2, "2x": 2} {
+		m.write(list, text)
+		m.is(list, names[place-1]+"\n")
+	}
+	for _, text := range []string{"0", "08", "99999999999999999999", "0x"} {
+		m.refuse(list, text, syscall.EINVAL)
+	}
+}
+
 // TestCommands: what is done when functions are called.
 func TestCommands(t *testing.T) {
 	m := mount(t)

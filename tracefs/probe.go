@@ -5,8 +5,8 @@ package tracefs
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -73,10 +73,10 @@ func (in *instance) command(word string) error {
 	if command == commandDump || command == commandDumpCPU {
 		left, counted = 1, false // there is no use in more of these
 	}
-	if counted && count != "" {
-		n, err := strconv.ParseInt(count, 0, 64)
-		if err != nil || n < 0 {
-			return syscall.EINVAL
+	if counted && (count != "" || event >= 0) {
+		n, err := parseCount(count)
+		if err != nil {
+			return err
 		}
 		left = n
 	}
@@ -101,6 +101,20 @@ func (in *instance) command(word string) error {
 		in.snap = []byte{}
 	}
 	return in.fs.install()
+}
+
+// parseCount reads how often a command is done: what a further colon is in front of does not count. As in the kernel the largest
+// number is for any number of times; here all are that are more than can happen.
+func parseCount(s string) (int64, error) {
+	s, _, _ = strings.Cut(s, ":")
+	n, err := parseUint(s, 0)
+	switch {
+	case err != nil:
+		return 0, err
+	case n > math.MaxInt64:
+		return unlimited, nil
+	}
+	return int64(n), nil
 }
 
 // ofCommand returns the event of SYSTEM:EVENT[:COUNT], -1 if there is none, and the count.

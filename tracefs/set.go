@@ -40,10 +40,13 @@ func (s *set) put(fn, all int, in bool) {
 	}
 }
 
-// matching returns the functions that a pattern matches, in certain modules; nil: in all, and in the program. A number is
-// the place of a function in available_filter_functions, from 1 on.
+// matching returns the functions that a pattern matches, in certain modules; nil: in all, and in the program. What begins with a
+// digit is a number, in any base, whatever is behind it: the place of a function in available_filter_functions, from 1 on.
 func (f *functions) matching(pattern string, module func(string) bool) (which []int) {
-	if n, err := strconv.Atoi(pattern); err == nil && pattern[0] >= '0' && pattern[0] <= '9' {
+	if pattern != "" && pattern[0] >= '0' && pattern[0] <= '9' {
+		digits, base := radix(pattern, 0)
+		digits = digits[:len(digits)-len(strings.TrimLeft(digits, digitsOf[base]))]
+		n, _ := strconv.ParseUint(digits, base, 64) // the largest one if it is too large
 		for i := range f.all {
 			if f.listed(i) {
 				if n--; n == 0 {
