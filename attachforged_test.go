@@ -237,6 +237,25 @@ func TestAttachForged(t *testing.T) {
 	c.do("work 10")
 }
 
+// alwaysMore is a routine that has done all that it could do at once.
+var alwaysMore = []byte{
+	0x48, 0x89, 0xf0, // mov %rsi, %rax
+	0xc3, // ret
+}
+
+// forge has a routine, that a word of the journal names, be another one, and returns what it was.
+func (j *journaled) forge(t *testing.T, routine int, code []byte) (was []byte) {
+	t.Helper()
+	at, was := int64(j.word(jBias)+j.word(routine)), make([]byte, len(code))
+	if _, err := j.mem.ReadAt(was, at); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.mem.WriteAt(code, at); err != nil {
+		t.Fatal(err)
+	}
+	return was
+}
+
 // A process whose routines do not do what the tracer's do keeps nobody who takes the tracer out.
 func TestAttachForgedRoutines(t *testing.T) {
 	program := buildFile(t, "testdata/control.c", "-fpatchable-function-entry=5")
@@ -247,10 +266,7 @@ func TestAttachForgedRoutines(t *testing.T) {
 		code    []byte
 		says    string
 	}{
-		{"always more", jShed, []byte{
-			0x48, 0x89, 0xf0, // mov %rsi, %rax
-			0xc3, // ret
-		}, "its runtime gives back more than it can have"},
+		{"always more", jShed, alwaysMore, "its runtime gives back more than it can have"},
 		{"stacks everywhere", jAreas, []byte{
 			0x31, 0xc0, // xor %eax, %eax
 			0x48, 0x89, 0x07, // mov %rax, (%rdi)
@@ -278,13 +294,7 @@ func TestAttachForgedRoutines(t *testing.T) {
 			c := startAbandoned(t, program)
 			c.do("map 4096")
 			j := journalOf(t, c.pid)
-			at, was := int64(j.word(jBias)+j.word(tt.routine)), make([]byte, len(tt.code))
-			if _, err := j.mem.ReadAt(was, at); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := j.mem.WriteAt(tt.code, at); err != nil {
-				t.Fatal(err)
-			}
+			was := j.forge(t, tt.routine, tt.code)
 			began := time.Now()
 			if err := session.Release(c.pid); err == nil || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("%v, not %q", err, tt.says)
@@ -294,9 +304,7 @@ func TestAttachForgedRoutines(t *testing.T) {
 			}
 			c.do("work 10")
 			// A process that does what it is to do gets rid of it.
-			if _, err := j.mem.WriteAt(was, at); err != nil {
-				t.Fatal(err)
-			}
+			j.forge(t, tt.routine, was)
 			if err := session.Release(c.pid); err != nil {
 				t.Error(err)
 			}
@@ -306,5 +314,43 @@ func TestAttachForgedRoutines(t *testing.T) {
 			unchangedCode(t, c.pid, program)
 			c.do("work 10")
 		})
+	}
+}
+
+// Of several processes one that cannot be recorded, and in which something stays, is named with -q, too; also if there is no other.
+func TestAttachLeftOut(t *testing.T) {
+	program := buildFile(t, "testdata/control.c", "-fpatchable-function-entry=5")
+	recorder := buildRecorder(t)
+	const stays = "it is not recorded: the tracer of a recorder that has ended is in it, and cannot be taken out: the tracer's code stays"
+	forged := func() *controlled {
+		c := startAbandoned(t, program)
+		journalOf(t, c.pid).forge(t, jShed, alwaysMore)
+		return c
+	}
+	record := func(pids string, how ...string) (string, error) {
+		args := append([]string{"record", "--overhead", "no", "--for", "100ms", "-p", pids, "-o", filepath.Join(t.TempDir(), "fentry.data")}, how...)
+		out, err := exec.Command(recorder, args...).CombinedOutput()
+		return string(out), err
+	}
+	one, other := forged(), forged()
+	whole := startTold(t, exec.Command(program))
+	if _, err := fmt.Sscan(whole.line(), &whole.pid); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { whole.in.Close() })
+	pids := fmt.Sprintf("%d,%d", whole.pid, one.pid)
+	said := fmt.Sprintf("fentry: process %d: %s", one.pid, stays)
+	if out, err := record(pids, "-q"); err != nil || !strings.HasPrefix(out, said) || strings.Count(out, "\n") != 1 {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := record(pids); err != nil || strings.Count(out, "the tracer's code stays") != 1 {
+		t.Errorf("%v\n%s", err, out)
+	}
+	pids = fmt.Sprintf("%d,%d", one.pid, other.pid)
+	if out, err := record(pids, "-q"); err == nil || strings.Count(out, stays) != 2 || !strings.Contains(out, "none of these processes") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, c := range []*controlled{one, other, whole} {
+		c.do("work 10")
 	}
 }

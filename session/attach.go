@@ -110,14 +110,29 @@ func (s *session) attach() (st launch.Started, err error) {
 		case len(s.o.Attach.PIDs) == 1:
 			return st, fmt.Errorf("process %d: %w", pid, err)
 		default:
-			s.logf("process %d is not recorded: %v", pid, err)
+			s.leftOut(pid, err)
 		}
 	}
 	if len(s.attached.all) == 0 {
-		return st, errors.New("none of these processes can be recorded")
+		return st, s.noneAttached()
 	}
 	st.PID, st.Injected, st.Way = s.attached.all[0].pid, true, "in its memory, from now on"
 	return st, nil
+}
+
+// leftOut says why one of several processes is not recorded. If something was left in it, so does the result.
+func (s *session) leftOut(pid int, err error) {
+	s.logf("process %d is not recorded: %v", pid, err)
+	if tracee.Left(err) {
+		s.stays(pid, fmt.Errorf("it is not recorded: %w", err))
+	}
+}
+
+// noneAttached is the error if there is no process left. There is no result then.
+func (s *session) noneAttached() error {
+	s.control.mu.Lock()
+	defer s.control.mu.Unlock()
+	return errors.New(strings.Join(append([]string{"none of these processes can be recorded"}, s.control.stay...), "; "))
 }
 
 // attachTo attaches to one process.

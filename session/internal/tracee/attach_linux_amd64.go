@@ -275,6 +275,12 @@ func leftBy(err, undoing error) error {
 // errLeft: an attachment has failed, and so has undoing it.
 var errLeft = errors.New("what was added to the process is still there")
 
+// Left tells whether an error of Attach says that something of a tracer can be in the process still: of this one, or of one that was
+// to be taken out first.
+func Left(err error) bool {
+	return slices.ContainsFunc([]error{errLeft, errNoAnswer, errStuck, ErrStays}, func(is error) bool { return errors.Is(err, is) })
+}
+
 // unloaded is the error of an attachment that has failed. If what is read or written is not there any more, a library has been
 // unloaded since the process was looked at, which another try finds.
 func unloaded(images []*image, err error) error {

@@ -50,6 +50,9 @@ type Target struct {
 // Attach puts a plan into a process that runs.
 func Attach(Target) (*Attachment, error) { return nil, errNoAttach }
 
+// Left tells whether an error of Attach says that something of a tracer can be in the process still.
+func Left(error) bool { return false }
+
 // Release takes a tracer out of a process whose recorder has ended without doing so.
 func Release(int) (time.Duration, error) { return 0, errNoAttach }
 

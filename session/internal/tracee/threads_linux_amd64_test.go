@@ -91,8 +91,17 @@ func TestLeftBy(t *testing.T) {
 		{errors.Join(why, ErrEnded), ErrEnded.Error()},
 		{fmt.Errorf("undo: %w", ErrOther), ErrOther.Error()},
 	} {
-		if err := leftBy(failed, tt.undoing); err.Error() != tt.want {
+		err := leftBy(failed, tt.undoing)
+		if err.Error() != tt.want {
 			t.Errorf("undoing it said %v: %q, want %q", tt.undoing, err, tt.want)
+		}
+		if Left(err) != errors.Is(tt.undoing, ErrStays) {
+			t.Errorf("something is left if %v: %v", err, Left(err))
+		}
+	}
+	for _, err := range []error{errNoAnswer, errStuck, ErrStays} {
+		if !Left(fmt.Errorf("map: %w", err)) {
+			t.Errorf("nothing is left if %v", err)
 		}
 	}
 }
