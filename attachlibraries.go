@@ -145,7 +145,7 @@ func (l *loadedLibraries) make(path string, f *os.File, at uint64, named bool) (
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	p = &Program{Path: path, symbols: l.symbols, mapped: m}
+	p = &Program{Path: path, symbols: l.symbols, mapped: m, keeps: true, prepare: l.prepares}
 	err = mapped.Guard(func() (err error) {
 		o, find := l.executed.options, l.find
 		o.Path, o.Copy, o.At = path, true, at

@@ -43,7 +43,8 @@ type executed struct {
 	options patch.Options
 	find    record.Options
 	symbols symbol.Options
-	pool    string // set before the first program runs
+	prepare func(file string) // Options.Preparing
+	pool    string            // set before the first program runs
 
 	mu      sync.Mutex
 	loaders map[string]*patch.LoaderCalls // of dynamic loaders, by path
@@ -76,7 +77,7 @@ func newExecuted(o *Options) *executed {
 	e := &executed{
 		options: o.Plan, symbols: o.Symbols, files: make(map[string]*executedFile), left: make(map[string]*Executed),
 		loaders: make(map[string]*patch.LoaderCalls),
-		find:    o.find(),
+		find:    o.find(), prepare: o.Preparing,
 	}
 	e.symbols.Path = ""
 	e.options.Target, e.options.Policy = patch.Process, uint32(o.Policy)
@@ -190,7 +191,7 @@ func (e *executed) make(path string, exe *os.File, at uint64) (p *Program, plan 
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	p = &Program{Path: path, symbols: e.symbols, mapped: m, keeps: true}
+	p = &Program{Path: path, symbols: e.symbols, mapped: m, keeps: true, prepare: e.prepare}
 	err = mapped.Guard(func() (err error) {
 		if err := p.find(e.find); err != nil {
 			return err

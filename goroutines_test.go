@@ -19,6 +19,7 @@ var mayStartGoroutines = map[string]string{
 	"session":                          "maps one header, looked at below a Guard; symbols are written and libraries patched below one (Run)",
 	"cmd/fentry/view.go":               "waits; what net/http starts answers below a Guard (package view)",
 	"cmd/fentry/mount.go":              "waits",
+	"cmd/fentry/progress.go":           "writes to a terminal",
 	"cmd/fentry/watch.go":              "reads a trace that it has made",
 	"internal/fuse":                    "runs what package tracefs does",
 	"tracefs":                          "maps no files; names of functions are copies (Live)",

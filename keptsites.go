@@ -2,19 +2,18 @@
 
 package fentry
 
-// Sites of programs are kept, those of programs that a traced one executes among them.
+// Sites and system calls of programs are kept, those of programs that a traced one executes among them.
 //
-// Finding the functions of a program takes 15 ms a megabyte, most of what a short run takes longer than it does
-// untraced, and gives the same as long as neither the program nor the options nor fentry change. So what a run has found
-// is kept in the cache of this user. The key has the file's identity, the checksum of its contents, which one processor
-// computes at gigabytes a second, the names of its functions, which can come from other files, and fentry itself. An
-// entry that cannot be read is made anew: without a cache everything is found each time.
+// Finding the functions of a program takes 15 ms a megabyte, and its system calls as long, most of what a short run takes
+// longer than it does untraced, and gives the same as long as neither the program nor the options nor fentry change. So what
+// a run has found is kept in the cache of this user. The key has the file's identity, the checksum of its contents, which
+// one processor computes at gigabytes a second, the names of its functions, which can come from other files, and fentry
+// itself. An entry that cannot be read is made anew: without a cache everything is found each time.
 
 import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -29,66 +28,119 @@ import (
 )
 
 const (
-	// sitesKind is the kind of the cache's entries that are sites.
-	sitesKind = "sites"
-	// sitesLimit is how many bytes they may take.
-	sitesLimit = 64 << 20
-	// keptFrom is from how many bytes on a program's sites are kept: those of smaller ones are found in a few ms.
+	// sitesKind is the kind of the cache's entries that are sites, and syscallsKind of those that are system calls.
+	sitesKind, syscallsKind = "sites", "syscalls"
+	// sitesLimit and syscallsLimit are how many bytes they may take.
+	sitesLimit, syscallsLimit = 64 << 20, 4 << 20
+	// keptFrom is from how many bytes on what is found in a program is kept: in smaller ones it is found in a few ms.
 	keptFrom = 256 << 10
 )
 
 // findSites finds the sites of the program, or takes those of an earlier run.
-func (p *Program) findSites(f *elfio.File, o record.Options) ([]record.Site, error) {
-	if !p.keeps || len(p.mapped.Data) < keptFrom {
-		return record.Find(f, o)
+func (p *Program) findSites(o record.Options) (sites []record.Site, err error) {
+	rest := o
+	rest.Symbols, rest.Named, rest.Syscalls, rest.Execs = nil, nil, false, false
+	w := &finding[record.Site]{
+		kind: sitesKind, limit: sitesLimit, key: cache.Key(fmt.Sprintf("%+v", rest), o.Named.Key()),
+		find: func() ([]record.Site, error) { return record.Find(p.File, o) },
+		read: record.ReadSites,
+		bytes: func(sites []record.Site) []byte {
+			if slices.ContainsFunc(sites, func(s record.Site) bool { return s.Moves != nil }) {
+				return nil // Go's, which are found more quickly than they are read
+			}
+			return record.AppendSites(nil, sites)
+		},
 	}
-	key, ok := p.sitesKey(o)
-	c, err := cache.Open()
-	if err != nil || !ok {
-		return record.Find(f, o)
+	sites, p.Kept, err = w.in(p)
+	return sites, err
+}
+
+// findSyscalls finds the system calls of the program, or takes those of an earlier run.
+func (p *Program) findSyscalls() (calls []record.Syscall, err error) {
+	w := &finding[record.Syscall]{
+		kind: syscallsKind, limit: syscallsLimit,
+		find:  func() ([]record.Syscall, error) { return record.Syscalls(p.File, p.table) },
+		read:  record.ReadSyscalls,
+		bytes: func(calls []record.Syscall) []byte { return record.AppendSyscalls(nil, calls) },
 	}
+	calls, _, err = w.in(p)
+	return calls, err
+}
+
+// A finding is something that is found in programs.
+type finding[T any] struct {
+	kind  string // of the cache's entries
+	limit int64  // how many bytes they may take
+	key   string // what it depends on besides the program
+	find  func() ([]T, error)
+	read  func(*elfio.File, []byte) ([]T, error)
+	bytes func([]T) []byte // what is kept; nil: nothing is
+}
+
+// in finds it in a program, or takes what an earlier run has found there.
+func (w *finding[T]) in(p *Program) (found []T, kept bool, err error) {
+	if len(p.mapped.Data) < keptFrom {
+		found, err = w.find()
+		return found, false, err
+	}
+	c, key := p.openCache(w.key)
 	defer c.Close()
 	var none struct{}
-	if kept, err := c.Get(sitesKind, key, &none); err == nil {
-		if sites, err := readSites(f, kept); err == nil {
-			p.Kept = true
-			return sites, nil
+	if f, err := c.Get(w.kind, key, &none); err == nil {
+		if found, err = w.readFile(p.File, f); err == nil {
+			return found, true, nil
 		}
 	}
-	c.Drop(sitesKind, key) // if there is one, it is damaged
-	sites, err := record.Find(f, o)
-	if err != nil {
-		return nil, err
+	c.Drop(w.kind, key) // if there is one, it is damaged
+	p.prepares()
+	if found, err = w.find(); err != nil || c == nil {
+		return found, false, err
 	}
-	if slices.ContainsFunc(sites, func(s record.Site) bool { return s.Moves != nil }) {
-		return sites, nil // Go's, which are found more quickly than they are read
+	b := w.bytes(found)
+	if b == nil {
+		return found, false, nil
 	}
-	// If they cannot be kept they are found again the next time.
-	kept, err := c.Put(sitesKind, key, "sites", none, func(w *os.File) error {
+	// If it cannot be kept it is found again the next time.
+	f, err := c.Put(w.kind, key, w.kind, none, func(to *os.File) error {
 		if err := p.mapped.Changed(); err != nil {
 			return err
 		}
-		_, err := w.Write(record.AppendSites(nil, sites))
+		_, err := to.Write(b)
 		return err
 	})
 	if err == nil {
-		kept.Close()
-		_ = c.Trim(sitesKind, sitesLimit)
+		f.Close()
+		_ = c.Trim(w.kind, w.limit)
 	}
-	return sites, nil
+	return found, false, nil
 }
 
-// readSites reads an entry's file, nil for none, and closes it.
-func readSites(f *elfio.File, kept *os.File) ([]record.Site, error) {
-	if kept == nil {
+// readFile reads an entry's file, nil for none, and closes it.
+func (w *finding[T]) readFile(of *elfio.File, f *os.File) ([]T, error) {
+	if f == nil {
 		return nil, cache.ErrNone
 	}
-	defer kept.Close()
-	b, err := io.ReadAll(io.LimitReader(kept, sitesLimit))
+	defer f.Close()
+	b, err := readKept(f, w.limit)
 	if err != nil {
 		return nil, err
 	}
-	return record.ReadSites(f, b)
+	return w.read(of, b)
+}
+
+// openCache opens the cache for something that depends on the program and on more; nil: nothing is kept.
+func (p *Program) openCache(more string) (c *cache.Cache, key string) {
+	if !p.keeps {
+		return nil, ""
+	}
+	if p.contents == "" && !p.identify() {
+		return nil, ""
+	}
+	c, err := cache.Open()
+	if err != nil {
+		return nil, ""
+	}
+	return c, cache.Key("found", p.contents, more)
 }
 
 // statOf is what identity needs of a mapped file.
@@ -100,12 +152,12 @@ func statOf(m *mapped.File) (st unix.Stat_t, ok bool) {
 	return unix.Stat_t{Dev: at.Dev, Ino: at.Ino, Size: at.Size, Mtim: unix.Timespec(at.Mtim), Ctim: unix.Timespec(at.Ctim)}, true
 }
 
-// sitesKey is what the program's sites depend on.
-func (p *Program) sitesKey(o record.Options) (string, bool) {
+// identify notes what all depends on that is found in the program.
+func (p *Program) identify() bool {
 	file, ok := statOf(p.mapped)
 	var self unix.Stat_t
 	if !ok || unix.Stat("/proc/self/exe", &self) != nil {
-		return "", false
+		return false
 	}
 	functions := uint32(0)
 	castagnoli := crc32.MakeTable(crc32.Castagnoli)
@@ -120,8 +172,6 @@ func (p *Program) sitesKey(o record.Options) (string, bool) {
 		}
 		functions = crc32.Update(functions, castagnoli, text)
 	}
-	named := o.Named.Key()
-	o.Symbols, o.Named = nil, nil
-	return cache.Key("sites", identity(&self), identity(&file), fmt.Sprintf("%08x %08x %+v", crc32.Checksum(p.mapped.Data, castagnoli),
-		functions, o), named), true
+	p.contents = fmt.Sprintf("%s %s %08x %08x", identity(&self), identity(&file), crc32.Checksum(p.mapped.Data, castagnoli), functions)
+	return true
 }

@@ -7,12 +7,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/record"
-	"github.com/fentry-dev/fentry/symbol"
 )
 
 // staticProgram compiles a program that is large enough for its sites to be kept.
@@ -34,7 +34,7 @@ func TestKeptSitesExecuted(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	_, path := staticProgram(t)
 	for i, kept := range []bool{false, true} {
-		e := newExecuted(&Options{})
+		e := newExecuted(&Options{Syscalls: true, Preparing: func(string) {}})
 		if e == nil {
 			t.Skip("programs that are executed are not followed here")
 		}
@@ -47,8 +47,8 @@ func TestKeptSitesExecuted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Kept != kept || plan.Traced() < 500 {
-			t.Errorf("run %d: kept %v, %d functions traced", i+1, p.Kept, plan.Traced())
+		if p.Kept != kept || p.prepared == kept || plan.Traced() < 500 || len(p.Syscalls) < 20 {
+			t.Errorf("run %d: kept %v, %d functions traced, %d system calls", i+1, p.Kept, plan.Traced(), len(p.Syscalls))
 		}
 		p.Close()
 	}
@@ -61,7 +61,7 @@ func TestKeptSites(t *testing.T) {
 	source, path := staticProgram(t)
 	find := func(step string, o record.Options, kept bool) {
 		t.Helper()
-		p, err := open(path, symbol.Options{}, o, true)
+		p, err := open(&Program{Path: path, keeps: true}, o)
 		if err != nil {
 			t.Fatalf("%s: %v", step, err)
 		}
@@ -118,4 +118,49 @@ func TestKeptSites(t *testing.T) {
 
 	t.Setenv("XDG_CACHE_HOME", source) // no directory
 	find("without a cache", record.Options{}, false)
+}
+
+// System calls are kept as functions are, apart from them. What is looked for anew is said.
+func TestKeptSyscalls(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	_, path := staticProgram(t)
+	find := func(step string, calls, kept bool) {
+		t.Helper()
+		var said []string
+		p, err := open(&Program{Path: path, keeps: true, prepare: func(file string) { said = append(said, file) }},
+			record.Options{Syscalls: calls})
+		if err != nil {
+			t.Fatalf("%s: %v", step, err)
+		}
+		defer p.Close()
+		want := []string{path, ""}
+		if kept {
+			want = nil
+		}
+		if !slices.Equal(said, want) {
+			t.Errorf("%s: prepared: %q, want %q", step, said, want)
+		}
+		if !calls {
+			return
+		}
+		fresh, err := record.Syscalls(p.File, p.table)
+		if err != nil || len(fresh) < 20 || !reflect.DeepEqual(p.Syscalls, fresh) {
+			t.Errorf("%s: %d system calls, want %d (%v)", step, len(p.Syscalls), len(fresh), err)
+		}
+	}
+	find("functions", false, false)
+	find("system calls", true, false)
+	find("both", true, true)
+	list, err := filepath.Glob(filepath.Join(cache, "fentry", syscallsKind, "*", syscallsKind))
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%d entries: %v", len(list), err)
+	}
+	if err := os.Truncate(list[0], 100); err != nil {
+		t.Fatal(err)
+	}
+	find("damaged", true, false)
+	find("damaged, again", true, true)
+	t.Setenv("XDG_CACHE_HOME", path) // no directory
+	find("without a cache", true, false)
 }

@@ -55,7 +55,7 @@ type libraries struct {
 	capturing *capturing // set before the first
 
 	logf     func(format string, args ...any)
-	prepares func(library string)
+	prepares func(file string)
 	places   *places.Probe // for copies that are not in the cache
 	syscalls bool          // system calls are recorded in libraries that no pattern names, too
 

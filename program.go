@@ -35,7 +35,11 @@ type Program struct {
 	// Untraced says why nothing in the program can be traced; "" if something can or the program traces itself.
 	Untraced string
 
-	keeps   bool            // Sites are kept
+	keeps    bool              // Sites and Syscalls are kept
+	contents string            // what all that is found depends on; "": not known yet
+	prepare  func(file string) // [Options].Preparing, or nil
+	prepared bool              // it was called
+
 	lacks   *record.Options // what is still to be found; nil: nothing is
 	symbols symbol.Options
 	table   *symbol.Table // of the functions' names, nil unless there are Sites
@@ -52,13 +56,12 @@ func Open(path string) (*Program, error) { return OpenWith(path, symbol.Options{
 // OpenWith is [Open] with a choice of where names come from, and of what is found. names.Path is set if it is empty, and
 // find.Symbols in any case.
 func OpenWith(path string, names symbol.Options, find record.Options) (*Program, error) {
-	return open(path, names, find, false)
+	return open(&Program{Path: path, symbols: names}, find)
 }
 
-// open is OpenWith for a program whose sites are kept, if keeps says so.
-func open(path string, names symbol.Options, find record.Options, keeps bool) (*Program, error) {
-	p := &Program{Path: path, symbols: names, keeps: keeps}
-	m, err := mapped.Open(path)
+// open opens the program at p.Path.
+func open(p *Program, find record.Options) (*Program, error) {
+	m, err := mapped.Open(p.Path)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		// It can still be executed.
@@ -73,9 +76,17 @@ func open(path string, names symbol.Options, find record.Options, keeps bool) (*
 	p.mapped = m
 	if err := mapped.Guard(func() error { return p.find(find) }); err != nil {
 		p.Close()
-		return nil, mapped.Named(path, err)
+		return nil, mapped.Named(p.Path, err)
 	}
 	return p, nil
+}
+
+// prepares says that something is looked for in the program that takes long.
+func (p *Program) prepares() {
+	if p.prepare != nil && !p.prepared {
+		p.prepared = true
+		p.prepare(p.Path)
+	}
 }
 
 // Close releases the file: nothing that refers to the program may be used any more.
@@ -115,19 +126,24 @@ func (p *Program) find(o record.Options) error {
 		return err
 	}
 	o.Symbols, o.Named = p.table, o.Named.In(p.Path)
-	if p.Sites, err = p.findSites(f, o); err != nil {
+	defer func() {
+		if p.prepared {
+			p.prepare("")
+		}
+	}()
+	if p.Sites, err = p.findSites(o); err != nil {
 		return err
 	}
 	if o.Syscalls {
-		if p.Syscalls, err = record.Syscalls(f, p.table); err != nil {
+		if p.Syscalls, err = p.findSyscalls(); err != nil {
 			return err
 		}
 		if p.Syscalls == nil {
 			p.Syscalls = []record.Syscall{} // none, but asked for
 		}
 	}
-	if p.execs = p.Syscalls; o.Execs && !o.Syscalls {
-		if p.execs, err = record.GoSyscalls(f, p.table); err != nil {
+	if p.execs = p.Syscalls; o.Execs && !o.Syscalls && record.IsGo(f) {
+		if p.execs, err = p.findSyscalls(); err != nil {
 			return err
 		}
 	}

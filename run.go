@@ -122,9 +122,9 @@ type Options struct {
 	Info trace.Info
 	// Planned, if not nil, is called with the plan before the program runs.
 	Planned func(*patch.Plan)
-	// Preparing, if not nil, is called with the path of a library before what can be traced in it is looked for, and with
-	// "" when that is done: it can take seconds, and the program waits.
-	Preparing func(library string)
+	// Preparing, if not nil, is called with the path of a program or library before what can be traced in it is looked
+	// for, and with "" when that is done: it can take seconds, and the program waits. There can be several calls at once.
+	Preparing func(file string)
 	// Logf receives messages for people, one line each without a newline; nil: they are discarded.
 	Logf func(format string, args ...any)
 }
@@ -201,7 +201,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 	p, kept := plans.openKept(path)
 	if p == nil {
 		var err error
-		if p, err = open(path, o.Symbols, o.find(), true); err != nil {
+		if p, err = open(&Program{Path: path, symbols: o.Symbols, keeps: true, prepare: o.Preparing}, o.find()); err != nil {
 			return nil, err
 		}
 	}

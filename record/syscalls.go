@@ -84,13 +84,8 @@ func Syscalls(f *elfio.File, symbols *symbol.Table) ([]Syscall, error) {
 	return out, nil
 }
 
-// GoSyscalls is the same for Go programs; others have none.
-func GoSyscalls(f *elfio.File, symbols *symbol.Table) ([]Syscall, error) {
-	if !golang.Is(f) {
-		return nil, nil
-	}
-	return Syscalls(f, symbols)
-}
+// IsGo reports whether Go has linked an image.
+func IsGo(f *elfio.File) bool { return golang.Is(f) }
 
 // goFuncs are a program's functions, Go's as its own table has them, which stripped programs have, too.
 func goFuncs(list []symbol.Func, im *golang.Image) []symbol.Func {

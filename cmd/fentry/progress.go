@@ -5,6 +5,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/safetext"
@@ -79,18 +80,68 @@ func (p *progress) done() {
 	}
 }
 
-// preparing returns what shows on a terminal which library the program waits for, nil if nothing is to be shown.
-func (a *app) preparing() func(library string) {
+// preparing returns what shows on a terminal which file the program waits for, nil if nothing is to be shown. It is not
+// shown as long as the program has not waited for long, as what the program itself has written there may be in the line.
+func (a *app) preparing() func(file string) {
 	if a.quiet || !isTerminal(a.stderr) {
 		return nil
 	}
-	n := 0
-	return func(library string) {
-		if library == "" {
-			fmt.Fprint(a.stderr, "\r\x1b[K")
-			return
+	p := &preparing{w: a.stderr}
+	return p.file
+}
+
+// preparing is which file a program waits for. Its methods are safe for concurrent use.
+type preparing struct {
+	w io.Writer
+
+	mu    sync.Mutex
+	line  string      // to be shown
+	files int         // how many there were
+	now   int         // how many are prepared now
+	since time.Time   // when the program began to wait
+	end   time.Time   // when it last went on
+	timer *time.Timer // shows the line; nil: there was none
+	shown bool
+}
+
+// file notes that a file is prepared from now on; "": that one is no more.
+func (p *preparing) file(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if name == "" {
+		if p.now--; p.now == 0 {
+			p.end = now
+			p.hide()
 		}
-		n++
-		fmt.Fprintf(a.stderr, "\rpreparing library %d: %s\x1b[K", n, safetext.Line(filepath.Base(library)))
+		return
+	}
+	if p.files++; p.now == 0 && now.Sub(p.end) > progressEvery { // files that follow each other are one wait
+		p.since = now
+	}
+	p.now++
+	p.line = fmt.Sprintf("preparing file %d: %s", p.files, safetext.Line(filepath.Base(name)))
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.timer = time.AfterFunc(progressDelay-now.Sub(p.since), p.show)
+}
+
+// show shows the line.
+func (p *preparing) show() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.now > 0 {
+		p.shown = true
+		fmt.Fprintf(p.w, "\r%s\x1b[K", p.line)
+	}
+}
+
+// hide takes the line away.
+func (p *preparing) hide() {
+	p.timer.Stop()
+	if p.shown {
+		p.shown = false
+		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }

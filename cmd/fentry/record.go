@@ -78,8 +78,8 @@ program or later, and those of programs that it executes. They are named with
 or without versions, libz or libz.so.1; a pattern with a slash is one of
 paths. Patched copies take their place. Libraries of other users are left
 alone, and so are all libraries of set-ID programs. Patched copies and lists
-of programs' functions are kept in $XDG_CACHE_HOME/fentry and can be deleted
-at any time.
+of functions and system calls are kept in $XDG_CACHE_HOME/fentry and can be
+deleted at any time.
 
 A program for another machine runs under an emulator, which is detected
 automatically (qemu-aarch64, with the libraries of Debian's cross compilers or
