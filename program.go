@@ -150,16 +150,29 @@ func (p *Program) find(o record.Options) error {
 	if p.traceable() || o.Syscalls {
 		return nil
 	}
-	functions := "functions"
-	if len(p.Sites) == 1 {
-		functions = "function"
-	}
 	if why := record.GoRefusal(f); why != "" {
 		p.Untraced = why
 		return nil
 	}
-	p.Untraced = fmt.Sprintf("none of its %d %s can be traced; fentry list -l says why", len(p.Sites), functions)
+	p.Untraced = p.noneTraceable()
 	return nil
+}
+
+// noneTraceable says that none of the program's functions can be traced. Parts of functions are not counted.
+func (p *Program) noneTraceable() string {
+	n := 0
+	for i := range p.Sites {
+		if !p.Sites[i].Reason.Part() {
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return "it has no functions"
+	case 1:
+		return "its one function cannot be traced; fentry list -l says why"
+	}
+	return fmt.Sprintf("none of its %d functions can be traced; fentry list -l says why", n)
 }
 
 // tellingExecs is what a plan has the program tell a recorder by what it executes; nil: it does not. On x86-64 alone the

@@ -206,7 +206,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 		}
 	}
 	defer p.Close()
-	if p.Kept && o.Logf != nil {
+	if p.Kept && (kept != nil || p.traceable()) && o.Logf != nil {
 		o.Logf("%s: its functions are those that an earlier run has found", path)
 	}
 	return p.run(ctx, cmd, o, plans, kept)

@@ -90,6 +90,16 @@ func (p *Plan) flavour() flavour {
 // Traced returns the number of traced functions, as of the last [Plan.Build].
 func (p *Plan) Traced() int { return p.l.traced }
 
+// Total returns the number of functions of the image. Parts of functions are not counted.
+func (p *Plan) Total() (n int) {
+	for i := range p.Functions {
+		if !p.Functions[i].Reason.Part() {
+			n++
+		}
+	}
+	return n
+}
+
 // AddedEnd returns the address behind what the plan adds to the image, as of the last [Plan.Build].
 func (p *Plan) AddedEnd() uint64 { return p.l.end() }
 
@@ -316,7 +326,7 @@ func (p *Plan) nothingToTrace() error {
 	if p.recordsSyscalls() || p.servesLoader() || p.bare() {
 		return nil // what is not the program's own needs a runtime
 	}
-	total, ok, signed, far := len(p.Functions), 0, 0, 0
+	total, ok, signed, far := p.Total(), 0, 0, 0
 	for i := range p.Functions {
 		switch p.Functions[i].Reason {
 		case "":
@@ -343,6 +353,8 @@ func (p *Plan) nothingToTrace() error {
 	case ok == 0 && signed > 0:
 		return fmt.Errorf("%w: tracing %d of %d functions %w; compile with %s",
 			ErrNoSites, signed, total, ErrFunctionOnly, option)
+	case total == 0:
+		return fmt.Errorf("%w: it has none", ErrNoSites)
 	case ok == 0:
 		return fmt.Errorf("%w: %d functions seen, none with a site; compile with %s", ErrNoSites, total, option)
 	}

@@ -208,6 +208,9 @@ func Reasons() []ReasonText {
 	}
 }
 
+// Part reports whether what has the reason is a part of a function, and none that is called.
+func (r Reason) Part() bool { return r == ReasonColdPart || r == ReasonOnlyJumpedTo }
+
 // Text returns the explanation of the code, or "" if it is unknown or empty.
 func (r Reason) Text() string {
 	for _, t := range Reasons() {

@@ -169,8 +169,8 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 		}
 		return nil, err
 	}
-	if n := len(p.at.Busy); n > 0 {
-		s.logf("process %d: %d places were left as they are, and calls there are not recorded: threads were in the middle of them: %s", pid, n, places(p.at.Busy))
+	if len(p.at.Busy) > 0 {
+		s.logf("process %d: %s", pid, busy(p.at.Busy))
 	}
 	if err := p.at.NoLoader; err != nil {
 		s.logf("process %d: libraries that it loads later are not recorded: %v", pid, err)
@@ -179,6 +179,15 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 		s.logf("process %d: programs that it executes are not recorded: %v", pid, err)
 	}
 	return p, nil
+}
+
+// busy says which places were left as they are.
+func busy(edits []arch.Edit) string {
+	if len(edits) == 1 {
+		return "1 place was left as it is, and calls there are not recorded: a thread was in the middle of it: " + places(edits)
+	}
+	return fmt.Sprintf("%d places were left as they are, and calls there are not recorded: threads were in the middle of them: %s",
+		len(edits), places(edits))
 }
 
 // places names a few of the functions that edits are of.

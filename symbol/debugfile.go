@@ -6,6 +6,8 @@ package symbol
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"hash/crc32"
 	"path/filepath"
 
@@ -24,6 +26,8 @@ type Options struct {
 	// Fetch returns the path of a debug file by its build-id; it is asked when DebugDirs have none. nil: there is
 	// nobody to ask.
 	Fetch func(buildID []byte) (path string, err error)
+	// Refused, if not nil, is called with the path of a debug file that is there and is not taken, and with why.
+	Refused func(path string, why error)
 }
 
 // DefaultDebugDir is where distributions install separate debug files.
@@ -194,22 +198,35 @@ func (t *Table) tryDebug(c candidate) (*mapped.File, *elfio.File) {
 		return nil, nil
 	}
 	var f *elfio.File
-	fits := false
 	err = mapped.Guard(func() (err error) {
 		if f, err = elfio.Parse(m.Data); err != nil {
 			return err
 		}
-		fits = hasDWARF(f) && f.Header.Machine == t.f.Header.Machine && f.Is64() == t.f.Is64()
-		if fits && c.byCRC {
-			fits = crc32.ChecksumIEEE(m.Data) == c.crc
-		} else if fits {
-			fits = bytes.Equal(f.BuildID(), t.f.BuildID())
-		}
-		return nil
+		return t.fits(f, c)
 	})
-	if err != nil || !fits {
+	if err != nil {
 		m.Close()
+		if t.opts.Refused != nil {
+			t.opts.Refused(c.path, err)
+		}
 		return nil, nil
 	}
 	return m, f
+}
+
+// fits returns an error unless a candidate's file has the image's debug information.
+func (t *Table) fits(f *elfio.File, c candidate) error {
+	switch {
+	case !hasDWARF(f):
+		return errors.New("it has no debug information")
+	case f.Header.Machine != t.f.Header.Machine || f.Is64() != t.f.Is64():
+		return errors.New("it is for another machine")
+	case c.byCRC:
+		if crc := crc32.ChecksumIEEE(f.Raw()); crc != c.crc {
+			return fmt.Errorf("its checksum is %08x, and .gnu_debuglink names %08x", crc, c.crc)
+		}
+	case !bytes.Equal(f.BuildID(), t.f.BuildID()):
+		return errors.New("it has another build-id")
+	}
+	return nil
 }

@@ -22,17 +22,21 @@ const debuginfodFind = "debuginfod-find"
 
 // symbols says where names and lines of programs come from: the files that are installed and, if the user names
 // debuginfod servers in DEBUGINFOD_URLS, those. What servers do not give is a note, not an error.
-func (a *app) symbols() symbol.Options {
-	if strings.TrimSpace(a.getenv("DEBUGINFOD_URLS")) == "" {
-		return symbol.Options{}
+func (a *app) symbols() (o symbol.Options) {
+	if a.verbose > 0 {
+		o.Refused = func(path string, why error) { a.notef("fentry: names can be missing: %s is not taken: %v", path, why) }
 	}
-	return symbol.Options{Fetch: func(buildID []byte) (string, error) {
+	if strings.TrimSpace(a.getenv("DEBUGINFOD_URLS")) == "" {
+		return o
+	}
+	o.Fetch = func(buildID []byte) (string, error) {
 		path, err := a.fetchDebug(buildID)
 		if err != nil && (a.verbose > 0 || !errors.Is(err, errNoDebug)) {
 			a.notef("fentry: names can be missing: %v", err)
 		}
 		return path, err
-	}}
+	}
+	return o
 }
 
 // errNoDebug says that no server has a file, as is usual for programs of one's own.

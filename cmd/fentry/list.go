@@ -251,13 +251,15 @@ func summary(sites []record.Site) string {
 		n[sites[i].Reason]++
 	}
 	traceable := n[""]
-	parts := n[record.ReasonColdPart] + n[record.ReasonOnlyJumpedTo]
-	for _, r := range []record.Reason{"", record.ReasonColdPart, record.ReasonOnlyJumpedTo} {
-		delete(n, r)
-	}
+	delete(n, "")
+	parts := uint64(0)
 	reasons := make([]record.Reason, 0, len(n))
 	for r := range n {
-		reasons = append(reasons, r)
+		if r.Part() {
+			parts += n[r]
+		} else {
+			reasons = append(reasons, r)
+		}
 	}
 	slices.SortFunc(reasons, func(a, b record.Reason) int {
 		if n[a] != n[b] {

@@ -426,7 +426,7 @@ func (c *patchCmd) run(a *app, cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	a.notef("%s: %d of %d functions traced", path, p.Traced(), len(p.Functions))
+	a.notef("%s: %s of %s traced", path, grouped(uint64(p.Traced())), plural(uint64(p.Total()), "function", "functions"))
 	return nil
 }
 

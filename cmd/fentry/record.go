@@ -286,7 +286,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	}
 	if res.Injected && res.Traced > 0 && a.verbose > 0 {
 		held := res.Setup.Round(10 * time.Microsecond)
-		a.notef("fentry: %d functions traced, the program was held for %v", res.Traced, held)
+		a.notef("fentry: %s traced, the program was held for %v", plural(uint64(res.Traced), "function", "functions"), held)
 	}
 	if res.Way != "" && res.Traced > 0 && a.verbose > 0 {
 		a.notef("fentry: %s: traced %s", path, res.Way)
