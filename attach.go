@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fentry-dev/fentry/internal/osthread"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session"
@@ -172,9 +174,13 @@ func (e *executed) attach(path string, exe *os.File, at uint64) (*patch.Memory, 
 
 // elsewhere plans a program that was planned before once more, for one process, where there is room in it.
 func (e *executed) elsewhere(path string, exe *os.File, at uint64) (*patch.Memory, error) {
-	x := &executedFile{}
+	x := &executedFile{program: e.found(path, exe)}
 	var err error
-	x.program, x.plan, x.memory, err = e.make(path, exe, at)
+	if x.program != nil {
+		x.plan, x.memory, err = e.place(x.program, at)
+	} else {
+		x.program, x.plan, x.memory, err = e.make(path, exe, at)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.moved = append(e.moved, x)
@@ -182,6 +188,20 @@ func (e *executed) elsewhere(path string, exe *os.File, at uint64) (*patch.Memor
 		err = nil
 	}
 	return x.memory, err
+}
+
+// found is a program of which it was found before what can be traced in it; nil: it was not.
+func (e *executed) found(path string, exe *os.File) *Program {
+	var st unix.Stat_t
+	if unix.Fstat(int(exe.Fd()), &st) != nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if x := e.files[fileKey(path, &st)]; x != nil && x.memory != nil {
+		return x.program
+	}
+	return nil
 }
 
 // commandLine is the arguments of a process.

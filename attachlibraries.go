@@ -5,6 +5,7 @@ package fentry
 import (
 	"errors"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -16,7 +17,8 @@ import (
 // Libraries of processes that run already.
 //
 // They are loaded, so no copy can take their place: each is planned like the program itself, in the memory of its process.
-// What is added has its address there, so a plan is for one process, unlike those of programs.
+// What is added has its address there, so a plan is for one process, unlike those of programs. What is found in a library is
+// the same for all.
 
 // loadedLibraries are those that were planned.
 type loadedLibraries struct {
@@ -24,12 +26,20 @@ type loadedLibraries struct {
 	executed *executed
 	files    []*executedFile // guarded by executed.mu
 	plans    map[loadedFile]*loadedPlan
+	found    map[loadedFile]*loadedProgram // of all places
 }
 
 // loadedPlan is one of them. Others who want it wait until it is made.
 type loadedPlan struct {
 	made   chan struct{}
 	memory *patch.Memory
+}
+
+// loadedProgram is the file of a library.
+type loadedProgram struct {
+	made    sync.Once
+	program *Program
+	err     error
 }
 
 // loadedFile is what a library's plan depends on: the file as it is, where there is room, and whether a pattern names it.
@@ -48,7 +58,8 @@ func (e *executed) libraries(o *Options) (func(path string, f *os.File, at uint6
 	if err != nil {
 		return nil, err
 	}
-	e.loaded = &loadedLibraries{libraries: l, executed: e, plans: make(map[loadedFile]*loadedPlan)}
+	e.loaded = &loadedLibraries{libraries: l, executed: e, plans: make(map[loadedFile]*loadedPlan),
+		found: make(map[loadedFile]*loadedProgram)}
 	return e.loaded.plan, nil
 }
 
@@ -89,6 +100,12 @@ func (l *loadedLibraries) plan(path string, f *os.File, at uint64) *patch.Memory
 	}
 	p := &loadedPlan{made: make(chan struct{})}
 	l.plans[key] = p
+	key.at = 0
+	found := l.found[key]
+	if found == nil {
+		found = &loadedProgram{}
+		l.found[key] = found
+	}
 	lib, first := l.note(fileID{st.Dev, st.Ino}, path)
 	lib.silent = !named
 	l.mu.Unlock()
@@ -96,7 +113,7 @@ func (l *loadedLibraries) plan(path string, f *os.File, at uint64) *patch.Memory
 
 	x := &executedFile{}
 	var err error
-	x.program, x.plan, x.memory, err = l.make(path, f, at, named)
+	x.program, x.plan, x.memory, err = l.make(found, path, f, at, named)
 	p.memory = x.memory
 	l.executed.mu.Lock()
 	l.files = append(l.files, x)
@@ -136,25 +153,37 @@ func (l *loadedLibraries) note(id fileID, path string) (lib *library, first bool
 	return lib, true
 }
 
-// make plans a library: its functions if a pattern names it, else its system calls alone.
-func (l *loadedLibraries) make(path string, f *os.File, at uint64, named bool) (p *Program, plan *patch.Plan, memory *patch.Memory, err error) {
+// find finds what can be traced in a library: its functions if a pattern names it, else its system calls alone.
+func (l *loadedLibraries) find(path string, f *os.File, named bool) (*Program, error) {
+	m, err := mapped.MapFD(int(f.Fd()), path)
+	if err != nil {
+		return nil, err
+	}
+	p := &Program{Path: path, symbols: l.symbols, mapped: m, keeps: true, prepare: l.prepares}
+	find := l.libraries.find
+	if !named {
+		find.Plain, find.LibraryCalls, find.Named = record.PlainNone, false, nil
+	}
+	if err := mapped.Guard(func() error { return p.find(find) }); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// make plans a library.
+func (l *loadedLibraries) make(found *loadedProgram, path string, f *os.File, at uint64, named bool) (p *Program, plan *patch.Plan,
+	memory *patch.Memory, err error) {
 	if at == 0 {
 		return nil, nil, nil, errors.New("there is no room for the tracer behind it in its process")
 	}
-	m, err := mapped.MapFD(int(f.Fd()), path)
-	if err != nil {
+	found.made.Do(func() { found.program, found.err = l.find(path, f, named) })
+	if p, err = found.program, found.err; err != nil {
 		return nil, nil, nil, err
 	}
-	p = &Program{Path: path, symbols: l.symbols, mapped: m, keeps: true, prepare: l.prepares}
 	err = mapped.Guard(func() (err error) {
-		o, find := l.executed.options, l.find
-		o.Path, o.Copy, o.At = path, true, at
-		if !named {
-			o.NoFunctions, find.Plain, find.LibraryCalls, find.Named = true, record.PlainNone, false, nil
-		}
-		if err := p.find(find); err != nil {
-			return err
-		}
+		o := l.executed.options
+		o.Path, o.Copy, o.At, o.NoFunctions = path, true, at, o.NoFunctions || !named
 		switch {
 		case p.Patched:
 			return errors.New("it is patched already, and traces itself")

@@ -102,6 +102,9 @@ func (e *executed) leave(path string, why error) {
 	}
 }
 
+// fileKey is the key of a program in executed.files.
+func fileKey(path string, st *unix.Stat_t) string { return identity(st) + " " + path }
+
 // memory is what is put into a program that begins.
 func (e *executed) memory(path string, exe *os.File) *patch.Memory {
 	var st unix.Stat_t
@@ -110,7 +113,7 @@ func (e *executed) memory(path string, exe *os.File) *patch.Memory {
 		return nil
 	}
 	e.mu.Lock()
-	id := identity(&st) + " " + path
+	id := fileKey(path, &st)
 	x := e.files[id]
 	if x == nil {
 		x = &executedFile{about: Executed{Path: path}}
@@ -184,18 +187,24 @@ func (e *executed) planned(x *executedFile) (*Program, *patch.Plan) {
 	return x.program, x.plan
 }
 
-// make plans a program. There can be a plan even if there is an error: nothing in it is traced then. at is as in
-// patch.Options.
+// make finds what can be traced in a program, and plans that. There can be a plan even if there is an error: nothing in it is
+// traced then. at is as in patch.Options.
 func (e *executed) make(path string, exe *os.File, at uint64) (p *Program, plan *patch.Plan, memory *patch.Memory, err error) {
 	m, err := mapped.MapFD(int(exe.Fd()), path)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	p = &Program{Path: path, symbols: e.symbols, mapped: m, keeps: true, prepare: e.prepare}
+	if err = mapped.Guard(func() error { return p.find(e.find) }); err != nil {
+		return p, nil, nil, err
+	}
+	plan, memory, err = e.place(p, at)
+	return p, plan, memory, err
+}
+
+// place plans a program of which is known what can be traced in it, as make does.
+func (e *executed) place(p *Program, at uint64) (plan *patch.Plan, memory *patch.Memory, err error) {
 	err = mapped.Guard(func() (err error) {
-		if err := p.find(e.find); err != nil {
-			return err
-		}
 		if p.Patched {
 			return nil
 		}
@@ -214,7 +223,7 @@ func (e *executed) make(path string, exe *os.File, at uint64) (p *Program, plan 
 		}
 		return why
 	})
-	return p, plan, memory, err
+	return plan, memory, err
 }
 
 // plan plans a program of which the sites are known. It returns a plan and an error if nothing in it is traced.
@@ -289,8 +298,10 @@ func (e *executed) close() {
 	if e == nil {
 		return
 	}
+	closed := map[*Program]bool{nil: true} // plans share them
 	for _, x := range slices.Concat(e.order, e.moved, e.loaded.all()) {
-		if x.program != nil {
+		if !closed[x.program] {
+			closed[x.program] = true
 			x.program.Close()
 		}
 		x.exe.Close()

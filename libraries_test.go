@@ -239,4 +239,7 @@ func TestLoadedAgain(t *testing.T) {
 	if len(plans) != 2 || plans[nil] || len(e.loaded.files) != 2 {
 		t.Errorf("%d plans of %d", len(plans), len(e.loaded.files))
 	}
+	if a, b := e.loaded.files[0].program, e.loaded.files[1].program; a != b {
+		t.Error("what can be traced in it was found twice")
+	}
 }
