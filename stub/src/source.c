@@ -83,6 +83,23 @@ hidden i64 allocate_ids(u64 image, u32 count)
 }
 _Static_assert(FT_R_FIRST % 8 == 0 && FT_R_COUNT == FT_R_FIRST + 4, "set at once");
 
+/* pair reads the clock, and the counter at about that moment: of eight readings the one
+   with the least counter time around it, since a thread can be held up at any of them.
+   It returns the clock in ns. */
+static u64 pair(u64 *at)
+{
+	u64 t = 0, least = ~(u64)0;
+	for (int i = 0; i < 8; i++) {
+		u64 before = counter(), now = clock_ns(CLOCK_MONOTONIC_), width = counter() - before;
+		if (width >= least)
+			continue;
+		least = width;
+		*at = before + width / 2;
+		t = now;
+	}
+	return t;
+}
+
 /* counter_hz is how many times a second the counter ticks: what the trace says, or
    measured, to 1 in 10000 or so, and once: all threads can be stopped meanwhile. */
 hidden u64 counter_hz(void)
@@ -93,11 +110,10 @@ hidden u64 counter_hz(void)
 		hz = counter_frequency();
 	if (hz || (hz = load(&measured)))
 		return hz;
-	u64 t0 = clock_ns(CLOCK_MONOTONIC_), c0 = counter(), t, c1;
-	do {
-		t = clock_ns(CLOCK_MONOTONIC_);
-		c1 = counter();
-	} while (t - t0 < 1000000);
+	u64 c0, c1, t0 = pair(&c0), t;
+	do
+		t = pair(&c1);
+	while (t - t0 < 1000000);
 	hz = (c1 - c0) * 1000000 / (t - t0) * 1000;
 	store(&measured, hz);
 	return hz;
