@@ -81,7 +81,7 @@ func (f *follower) handle(r *drain.Request) uint32 {
 	case format.AskFollow:
 		err = f.hooks.Follow(pid, r.Argument)
 	default:
-		return f.executes(pid, r.Argument)
+		return f.executes(pid, r)
 	}
 	if err != nil && !tells {
 		exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
@@ -93,9 +93,9 @@ func (f *follower) handle(r *drain.Request) uint32 {
 	return drain.Done
 }
 
-// executes begins to trace a thread that says, at an address in its memory, what it is about to execute.
-func (f *follower) executes(pid int, addr uint64) uint32 {
-	call, err := tracee.ReadExecCall(pid, addr)
+// executes begins to trace the thread that asks: the argument is where in its memory it says what it is about to execute.
+func (f *follower) executes(pid int, r *drain.Request) uint32 {
+	call, err := tracee.ReadExecCall(pid, r.Argument)
 	if err != nil {
 		return drain.Failed
 	}
@@ -117,8 +117,17 @@ func (f *follower) executes(pid int, addr uint64) uint32 {
 	if over {
 		return drain.Failed
 	}
-	held := make(chan error)
-	osthread.Go(func() { f.follow(pid, &call, held) }) // ptrace knows tracers by thread
+	held := make(chan error, 1)
+	// ptrace knows tracers by thread. The answer is given by that thread: it has the process go on at once, and the one that handles
+	// requests may wait for a processor.
+	osthread.Go(func() {
+		f.follow(pid, &call, func(err error) {
+			if err == nil {
+				r.Answer(drain.Done)
+			}
+			held <- err
+		})
+	})
 	if err := <-held; err != nil {
 		f.o.Left(call.Path, err)
 		return drain.Failed
@@ -166,13 +175,13 @@ func privileged(pid int, file string, depth int) error {
 	return privileged(pid, interpreter, depth+1)
 }
 
-// follow traces a thread until it has executed a program, and puts into that what is planned for it. held gets nil when
+// follow traces a thread until it has executed a program, and puts into that what is planned for it. held is told nil when
 // the thread is traced, or the reason why it cannot be.
-func (f *follower) follow(pid int, call *tracee.ExecCall, held chan<- error) {
+func (f *follower) follow(pid int, call *tracee.ExecCall, held func(error)) {
 	defer f.done()
 	t, err := tracee.Seize(pid, call.TID)
 	var died *tracee.EndedError
-	held <- err
+	held(err)
 	if err == nil {
 		err = t.Execute()
 	}

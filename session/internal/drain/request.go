@@ -26,6 +26,17 @@ type Request struct {
 	PID      int
 	NS       uint64 // the PID namespace that PID is of; 0: not known
 	Argument uint64 // what handle leaves here goes back with the answer
+
+	server *Server
+	word   uint32 // the slot's while it holds this request
+}
+
+// Answer gives the answer at once, from any goroutine, and not when handle returns, whose own then counts for nothing. What is in
+// Argument goes with it.
+func (r *Request) Answer(answer uint32) {
+	if r.server != nil {
+		r.server.give(r, answer)
+	}
 }
 
 // Server answers the requests of traced programs. It runs in a goroutine of its own.
@@ -83,17 +94,25 @@ func (s *Server) answer(word *atomic.Uint32, w uint32) {
 		PID:      int(s.p.Word(format.HRequestPID).Load()),
 		NS:       s.p.Word64(format.HRequestNs).Load(),
 		Argument: s.p.Word64(format.HRequestArgument).Load(),
+		server:   s,
+		word:     w,
 	}
 	if word.Load() != w {
 		return // it was given up while it was copied
 	}
-	answer := s.handle(&r)
-	if word.Load() != w {
-		return // given up meanwhile; what is there now is another request
+	s.give(&r, s.handle(&r))
+}
+
+// give gives an answer, unless the slot holds the request no more: it was answered, or given up, and what is there now is
+// another one.
+func (s *Server) give(r *Request, answer uint32) {
+	word := s.p.Word(format.HRequest)
+	if word.Load() != r.word {
+		return
 	}
 	s.p.Word(format.HRequestAnswer).Store(answer)
 	s.p.Word64(format.HRequestArgument).Store(r.Argument)
-	s.move(word, w, w&^format.RequestMask|format.RequestAnswered)
+	s.move(word, r.word, r.word&^format.RequestMask|format.RequestAnswered)
 }
 
 // move changes the slot's word, if it is still what it was, and wakes who waits.

@@ -68,7 +68,7 @@ func TestServer(t *testing.T) {
 	})
 	post(p, 77, 5, 1234, 1<<40)
 	untilAnswered(t, p, 77)
-	if r := <-got; r != (Request{Kind: 5, PID: 1234, Argument: 1 << 40}) || p.Word(format.HRequestAnswer).Load() != Done {
+	if r := <-got; r.Kind != 5 || r.PID != 1234 || r.NS != 0 || r.Argument != 1<<40 || p.Word(format.HRequestAnswer).Load() != Done {
 		t.Errorf("%+v, answer %d", r, p.Word(format.HRequestAnswer).Load())
 	}
 	if v := p.Word64(format.HRequestArgument).Load(); v != 1<<50|9 {
@@ -81,6 +81,32 @@ func TestServer(t *testing.T) {
 	word.Store(78<<format.RequestShift | format.RequestTaken)
 	pool.FutexWake(word, 1)
 	until(t, p, 78<<format.RequestShift|format.RequestFree)
+}
+
+// An answer that is given at once is the only one.
+func TestServerAtOnce(t *testing.T) {
+	hold := make(chan bool)
+	_, p := newServer(t, func(r *Request) uint32 {
+		if r.Kind != 1 {
+			return Done
+		}
+		r.Argument = 9
+		go r.Answer(Done)
+		<-hold
+		return Failed
+	})
+	post(p, 77, 1, 1, 0)
+	until(t, p, 77<<format.RequestShift|format.RequestAnswered)
+	if a, v := p.Word(format.HRequestAnswer).Load(), p.Word64(format.HRequestArgument).Load(); a != Done || v != 9 {
+		t.Errorf("answer %d, %d", a, v)
+	}
+	p.Word(format.HRequest).Store(77<<format.RequestShift | format.RequestFree)
+	hold <- true
+	post(p, 78, 2, 2, 0)
+	untilAnswered(t, p, 78)
+	if a := p.Word(format.HRequestAnswer).Load(); a != Done {
+		t.Errorf("answer %d", a)
+	}
 }
 
 // An answer that comes too late does not go to the next one that asks.
@@ -119,7 +145,7 @@ func FuzzRequest(f *testing.F) {
 		calls := 0
 		s := NewServer(p, func(r *Request) uint32 {
 			calls++
-			if *r != (Request{Kind: kind, PID: int(pid), Argument: argument}) {
+			if r.Kind != kind || r.PID != int(pid) || r.Argument != argument {
 				t.Errorf("%+v", r)
 			}
 			return Unsupported
