@@ -131,7 +131,7 @@ func (e *executed) memory(path string, exe *os.File) *patch.Memory {
 			key := ""
 			_ = mapped.Guard(func() error { key = e.plans.put(p, &st, plan, memory); return nil })
 			if key != "" {
-				memory.Code = e.plans.code(key, path, exe, &st, memory)
+				e.plans.code(key, path, exe, &st, memory)
 			}
 		}
 		e.mu.Lock()
@@ -157,7 +157,7 @@ func (e *executed) takeKept(x *executedFile, exe *os.File, st *unix.Stat_t) bool
 	if err != nil {
 		return false
 	}
-	kept.memory.Code = e.plans.code(kept.key, x.about.Path, exe, st, kept.memory)
+	e.plans.code(kept.key, x.about.Path, exe, st, kept.memory)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x.kept, x.memory, x.exe = kept, kept.memory, os.NewFile(uintptr(fd), x.about.Path)

@@ -35,8 +35,14 @@ func old(st *unix.Stat_t) bool {
 	return time.Since(time.Unix(st.Ctim.Unix())) >= plansAge && time.Since(time.Unix(st.Mtim.Unix())) >= plansAge
 }
 
-// code is a copy of a program with the code changed of which a plan is kept by a key; nil: there is none, and none could be made.
-func (k *plans) code(key, path string, exe *os.File, st *unix.Stat_t, m *patch.Memory) *os.File {
+// code has a plan, which is kept by a key, use a copy of the program with the code changed, if there is one or it can be made.
+func (k *plans) code(key, path string, exe *os.File, st *unix.Stat_t, m *patch.Memory) {
+	m.Code = k.codeFile(key, path, exe, st, m)
+	m.CodeRX = patch.AddedAt(st.Size)
+}
+
+// codeFile is that copy; nil: there is none, and none could be made.
+func (k *plans) codeFile(key, path string, exe *os.File, st *unix.Stat_t, m *patch.Memory) *os.File {
 	if m.CodePages(uint64(os.Getpagesize())) < codeFrom || st.Size > codeMost || !old(st) || !k.cache.Executes() {
 		return nil
 	}

@@ -488,7 +488,7 @@ func (r *run) keepCode(key string, m *patch.Memory) {
 	defer exe.Close()
 	var st unix.Stat_t
 	if ok && unix.Fstat(int(exe.Fd()), &st) == nil && identity(&st) == identity(&planned) {
-		m.Code = r.plans.code(key, r.p.Path, exe, &st, m)
+		r.plans.code(key, r.p.Path, exe, &st, m)
 		r.code = m.Code
 	}
 }
@@ -538,7 +538,7 @@ func (r *run) whole() *patch.Memory {
 		return nil
 	}
 	m := *r.made
-	m.Code = r.kept.memory.Code
+	m.Code, m.CodeRX = r.kept.memory.Code, r.kept.memory.CodeRX
 	return &m
 }
 

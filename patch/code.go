@@ -16,7 +16,7 @@ import (
 //
 // The kernel copies each page of a program's code that is changed in a process, for this process alone: a compiler has five
 // thousand, copies them again in each of a thousand runs, and gives them back at its end. A file in which that is done once is
-// mapped in place of the program's, and costs a process nothing.
+// mapped in place of the program's, and costs a process nothing. So is the code that is added, which that file has, too.
 
 // codeWindow is how much of a file is changed at a time.
 const codeWindow = 64 << 10
@@ -32,13 +32,23 @@ func (m *Memory) CodePages(pageSize uint64) (n int) {
 	return n
 }
 
+// addedAlign is where what is added to a file begins: at a page of any machine.
+const addedAlign = 64 << 10
+
+// AddedAt returns where in a file as [Memory.WriteCode] makes it of one of so many bytes the contents of RX are.
+func AddedAt(size int64) int64 { return (size + addedAlign - 1) &^ (addedAlign - 1) }
+
 // WriteCode writes the image, of which f is the file, with the edits of its code made. What else is to be changed is as in the
-// file. The error names an edit for which the file has not the bytes that it is for.
+// file. Behind the file it writes RX, without the path of the recorder's buffer. The error names an edit for which the file has
+// not the bytes that it is for.
 func (m *Memory) WriteCode(w interface {
 	io.Writer
 	io.WriterAt
 }, f *elfio.File, data []byte) error {
 	if _, err := w.Write(data); err != nil {
+		return err
+	}
+	if _, err := w.WriteAt(m.appendRX(nil), AddedAt(int64(len(data)))); err != nil {
 		return err
 	}
 	var buf []byte

@@ -58,8 +58,12 @@ func TestWriteCode(t *testing.T) {
 					t.Error("cut in the middle of an edit")
 				}
 			}
-			if !bytes.Equal(have, want) || bytes.Equal(have, m.image) {
+			added := patch.AddedAt(int64(len(want)))
+			if !bytes.Equal(have[:len(want)], want) || bytes.Equal(have[:len(want)], m.image) {
 				t.Error("another file")
+			}
+			if int64(len(have)) != added+int64(len(memory.RX)) || memory.SetSession("") != nil || !bytes.Equal(have[added:], memory.RX) {
+				t.Error("other code is added")
 			}
 			if n := memory.CodePages(1); n != len(memory.Edits) || code > n {
 				t.Errorf("%d pages of a byte, %d edits", n, len(memory.Edits))

@@ -49,9 +49,7 @@ func AppendMemory(b []byte, m *Memory) []byte {
 	}
 	b = le.AppendUint64(b, uint64(m.Phnum))
 	b = le.AppendUint64(b, uint64(len(m.RX)))
-	at := len(b)
-	b = append(b, m.RX...)
-	clear(b[at+int(m.Session-m.RXAddr):][:format.ConfigNSession])
+	b = m.appendRX(b)
 	b = le.AppendUint64(b, uint64(len(m.Edits)))
 	end := uint64(0)
 	for i := range m.Edits {
@@ -62,6 +60,14 @@ func AppendMemory(b []byte, m *Memory) []byte {
 		end = e.Addr
 	}
 	return le.AppendUint32(b, keptSum(b[start:]))
+}
+
+// appendRX appends RX, without the path of the recorder's buffer.
+func (m *Memory) appendRX(b []byte) []byte {
+	at := len(b)
+	b = append(b, m.RX...)
+	clear(b[at+int(m.Session-m.RXAddr):][:format.ConfigNSession])
+	return b
 }
 
 // keptSum is the checksum at the end. The table is made when it is first wanted.

@@ -38,8 +38,9 @@ type Memory struct {
 	Loader    uint64 // where the dynamic loader is to come when it has opened a file; 0: nowhere
 	Edits     []arch.Edit
 
-	// Code is a file as [Memory.WriteCode] makes it, set by who applies the plan; nil: there is none.
-	Code *os.File
+	// Code is a file as [Memory.WriteCode] makes it, set by who applies the plan; nil: there is none. At CodeRX it has RX.
+	Code   *os.File
+	CodeRX int64
 
 	places places
 

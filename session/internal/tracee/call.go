@@ -44,12 +44,37 @@ func (t *Process) resume(how func(pid, signal int) error) error {
 	}
 }
 
+// A call is a system call that a process is made to make.
+type call struct {
+	nr    uint64
+	args  [6]uint64
+	value uint64 // what it returned
+}
+
+// makes has the process make system calls until one fails. done is how many have not.
+func (t *Process) makes(calls []call) (done int, err error) {
+	if t.parked != nil {
+		return t.parked.makes(t, calls)
+	}
+	for i := range calls {
+		c := &calls[i]
+		if c.value, err = t.syscall(c.nr, c.args[:]...); err != nil {
+			return i, err
+		}
+	}
+	return len(calls), nil
+}
+
 // syscall has the process make a system call: the instruction is put where it
 // stands, stepped over once, and everything is put back. The instruction cache
 // is the kernel's business when it writes on behalf of a tracer.
 func (t *Process) syscall(nr uint64, args ...uint64) (uint64, error) {
 	if t.parked != nil {
-		return t.parked.call(t, nr, args...)
+		c := call{nr: nr}
+		copy(c.args[:], args)
+		calls := []call{c}
+		_, err := t.parked.makes(t, calls)
+		return calls[0].value, err
 	}
 	orig, err := t.registers()
 	if err != nil {
@@ -105,16 +130,26 @@ func (t *Process) step() error {
 	return t.resume(func(pid, _ int) error { return unix.PtraceSingleStep(pid) })
 }
 
-// mmap maps anonymous memory in the process at exactly addr.
-func (t *Process) mmap(addr, n uint64, prot int) error {
-	const mapFixedNoreplace = 0x100000 // ignored by kernels before 4.17
+const mapFixedNoreplace = 0x100000 // ignored by kernels before 4.17
+
+// anonymous is a call that maps memory at exactly an address.
+func anonymous(addr, n uint64, prot int) call {
 	const flags = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | mapFixedNoreplace
-	got, err := t.syscall(unix.SYS_MMAP, addr, n, uint64(prot), flags, ^uint64(0), 0)
-	if err == nil && got != addr {
-		err = fmt.Errorf("got %#x", got)
+	return call{nr: unix.SYS_MMAP, args: [6]uint64{addr, n, uint64(prot), flags, ^uint64(0), 0}}
+}
+
+// maps makes calls that map memory at exact addresses.
+func (t *Process) maps(calls ...call) error {
+	done, err := t.makes(calls)
+	for i := range done {
+		if c := &calls[i]; c.value != c.args[0] {
+			done, err = i, fmt.Errorf("got %#x", c.value)
+			break
+		}
 	}
-	if err != nil {
-		return &RefusedError{fmt.Errorf("map %d bytes at %#x in the program: %w", n, addr, err)}
+	if err == nil {
+		return nil
 	}
-	return nil
+	a := &calls[done].args
+	return &RefusedError{fmt.Errorf("map %d bytes at %#x in the program: %w", a[1], a[0], err)}
 }

@@ -3,6 +3,7 @@
 package tracee
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -17,25 +18,38 @@ import (
 // Code that has been changed before: a program whose plan has a file of it has that mapped in place of its own, at its exec stop.
 // What is asked about it then, and how it is written to, is as if it had been changed in place.
 
-// mapCode maps the plan's code, and returns the edits that are still to be made. Where it cannot be mapped, these are all.
-func (t *Process) mapCode(m *patch.Memory, bias uint64, regs *registers) ([]arch.Edit, error) {
+// A codeFile is what of a plan's file is mapped in a process.
+type codeFile struct {
+	path string
+	sp   uint64      // the stack's end
+	maps []call      // in place of the program's own file, but for the descriptor: its code, and what can only be read
+	left []arch.Edit // what is still to be changed then
+}
+
+// codeFile tells what is to be mapped of the plan's file; nil: nothing can be.
+func (t *Process) codeFile(m *patch.Memory, bias uint64, regs *registers) *codeFile {
 	if m.Code == nil {
-		return m.Edits, nil
+		return nil
 	}
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", m.Code.Fd()))
 	text, others, ok := t.codeOfFile()
 	if err != nil || !ok || t.parked == nil && text.lo <= regs.pc() && regs.pc() < text.hi { // calls are made from there
-		return m.Edits, nil
+		return nil
 	}
 	below, in, above, ok := m.CodeEdits(text.lo-bias, text.hi-bias)
 	if !ok || len(in) == 0 {
-		return m.Edits, nil
+		return nil
 	}
-	mapped, err := t.mapFile(m.Code, path, append([]mapping{text}, others...), regs.sp())
-	if err != nil || !mapped {
-		return m.Edits, err
+	c := &codeFile{path: path, sp: regs.sp(), left: slices.Concat(below, above)}
+	for _, p := range append([]mapping{text}, others...) {
+		off, err := p.offset()
+		if err != nil {
+			return nil
+		}
+		const flags = unix.MAP_PRIVATE | unix.MAP_FIXED
+		c.maps = append(c.maps, call{nr: unix.SYS_MMAP, args: [6]uint64{p.lo, p.hi - p.lo, uint64(p.protection()), flags, 0, uint64(off)}})
 	}
-	return slices.Concat(below, above), nil
+	return c
 }
 
 // codeOfFile is where the process has mapped code of its file, if that is one mapping, of which no page is its own. One is where the
@@ -90,53 +104,66 @@ func untouched(dir string, lo, hi uint64) bool {
 	return true
 }
 
-// mapFile maps a file, whose path is given, in place of what is mapped from the same places of another one: of the first of all, or
-// it returns false and has changed nothing. The process, which opens it by its path, can see other files, or must not open or map it.
-func (t *Process) mapFile(f *os.File, path string, all []mapping, sp uint64) (bool, error) {
+// mapCode maps the added code at a place, and the program's in place of its own. The process, which opens the file by its path, can
+// see other files, or must not open or map it, as a file system without programs refuses it: then added is false, and nothing has
+// changed. It returns the edits that are still to be made.
+func (t *Process) mapCode(m *patch.Memory, c *codeFile, rx call) (edits []arch.Edit, added bool, err error) {
+	fd, opened, err := t.openFile(c)
+	if err != nil || !opened {
+		return m.Edits, false, err
+	}
+	closes := call{nr: unix.SYS_CLOSE, args: [6]uint64{fd}}
+	is, isErr := os.Stat(fmt.Sprintf("/proc/%d/fd/%d", t.pid, fd))
+	want, wantErr := m.Code.Stat()
+	if isErr != nil || wantErr != nil || !os.SameFile(is, want) {
+		_, err := t.makes([]call{closes})
+		return m.Edits, false, err
+	}
+	rx.args[3], rx.args[5] = unix.MAP_PRIVATE|mapFixedNoreplace, uint64(m.CodeRX)
+	calls := append([]call{rx}, c.maps...)
+	for i := range calls {
+		calls[i].args[4] = fd
+	}
+	calls = append(calls, closes)
+	was := t.changed
+	t.changed, edits, added = true, c.left, true
+	for i := 0; i < len(calls); i++ { // again behind each that is refused
+		done, err := t.makes(calls[i:])
+		if i += done; err == nil {
+			break
+		}
+		if _, refused := err.(syscall.Errno); !refused {
+			return nil, false, err
+		}
+		if i < 2 { // it has its own code
+			t.changed, edits = was, m.Edits
+		}
+		if i == 0 {
+			added, i = false, len(calls)-2
+		}
+	}
+	if got := calls[0].value; added && got != rx.args[0] {
+		return nil, false, &RefusedError{fmt.Errorf("code that is added is mapped at %#x, not %#x", got, rx.args[0])}
+	}
+	return edits, added, nil
+}
+
+// openFile has the process open a file.
+func (t *Process) openFile(c *codeFile) (fd uint64, opened bool, err error) {
 	const below = 1024 // as in give
-	name := append([]byte(path), 0)
-	room := sp - below - uint64(len(name))
+	name := append([]byte(c.path), 0)
+	room := c.sp - below - uint64(len(name))
 	saved := make([]byte, len(name))
 	if t.ReadAt(saved, room) != nil {
-		return false, nil
+		return 0, false, nil
 	}
 	if err := t.WriteAt(name, room); err != nil {
-		return false, err
+		return 0, false, err
 	}
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
 	cwd := unix.AT_FDCWD
-	fd, opened, err := t.attempt(unix.SYS_OPENAT, uint64(cwd), room, flags, 0)
-	if werr := t.WriteAt(saved, room); err == nil {
-		err = werr
-	}
-	if err != nil || !opened {
-		return false, err
-	}
-	is, isErr := os.Stat(fmt.Sprintf("/proc/%d/fd/%d", t.pid, fd))
-	want, wantErr := f.Stat()
-	mapped := false
-	if isErr == nil && wantErr == nil && os.SameFile(is, want) {
-		// A file system without programs, or a policy, refuses it before anything is changed.
-		mapped, err = t.mapAt(fd, &all[0])
-		t.changed = t.changed || mapped || err != nil
-		for i := 1; i < len(all) && mapped && err == nil; i++ {
-			_, err = t.mapAt(fd, &all[i])
-		}
-	}
-	if _, _, cerr := t.attempt(unix.SYS_CLOSE, fd); err == nil {
-		err = cerr
-	}
-	return mapped, err
-}
-
-// mapAt maps a file that the process has open where it has mapped the same place of another one.
-func (t *Process) mapAt(fd uint64, m *mapping) (mapped bool, err error) {
-	off, err := m.offset()
-	if err != nil {
-		return false, nil
-	}
-	_, mapped, err = t.attempt(unix.SYS_MMAP, m.lo, m.hi-m.lo, uint64(m.protection()), unix.MAP_PRIVATE|unix.MAP_FIXED, fd, uint64(off))
-	return mapped, err
+	fd, opened, err = t.attempt(unix.SYS_OPENAT, uint64(cwd), room, flags, 0)
+	return fd, opened && err == nil, errors.Join(err, t.WriteAt(saved, room))
 }
 
 // attempt is syscall for calls that may be refused.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/parallel"
 	"github.com/fentry-dev/fentry/patch"
 )
@@ -46,10 +47,7 @@ func (t *Process) Inject(m *patch.Memory, again bool) error {
 	if err := t.readable(aux); err != nil {
 		return err
 	}
-	if err := t.mapMemory(m, bias); err != nil {
-		return err
-	}
-	edits, err := t.mapCode(m, bias, regs)
+	edits, err := t.mapMemory(m, bias, regs)
 	if err != nil {
 		return err
 	}
@@ -203,31 +201,41 @@ func (t *Process) runTo(regs *registers, from, to uint64, code []byte, wait func
 	return nil
 }
 
-// mapMemory maps the added memory and fills it in. It is never writable and
-// executable at once: the kernel writes to it on behalf of the tracer.
-func (t *Process) mapMemory(m *patch.Memory, bias uint64) error {
+// mapMemory maps the added memory and fills it in, and code that has been changed before. It returns the edits that are still to
+// be made. No memory is writable and executable at once: the kernel writes to it on behalf of the tracer.
+func (t *Process) mapMemory(m *patch.Memory, bias uint64, regs *registers) ([]arch.Edit, error) {
+	var calls []call
 	if m.RWSize > 0 {
 		// What does not begin at a page shares the last page of the image's bss.
 		start, end := pageUp(m.RWAddr), pageUp(m.RWAddr+m.RWSize)
 		if head := start - m.RWAddr; head > 0 {
 			b := make([]byte, min(head, m.RWSize))
 			if err := t.ReadAt(b, bias+m.RWAddr); err != nil {
-				return err
+				return nil, err
 			}
 			if len(bytes.Trim(b, "\x00")) > 0 {
-				return &RefusedError{fmt.Errorf("memory at %#x is in use", m.RWAddr)}
+				return nil, &RefusedError{fmt.Errorf("memory at %#x is in use", m.RWAddr)}
 			}
 		}
 		if end > start {
-			if err := t.mmap(bias+start, end-start, unix.PROT_READ|unix.PROT_WRITE); err != nil {
-				return err
-			}
+			calls = append(calls, anonymous(bias+start, end-start, unix.PROT_READ|unix.PROT_WRITE))
 		}
 	}
-	if err := t.mmap(bias+m.RXAddr, pageUp(uint64(len(m.RX))), unix.PROT_READ|unix.PROT_EXEC); err != nil {
-		return err
+	rx := anonymous(bias+m.RXAddr, pageUp(uint64(len(m.RX))), unix.PROT_READ|unix.PROT_EXEC)
+	if c := t.codeFile(m, bias, regs); c != nil {
+		if err := t.maps(calls...); err != nil {
+			return nil, err
+		}
+		edits, added, err := t.mapCode(m, c, rx)
+		if err != nil || added {
+			return edits, errors.Join(err, t.WriteAt(m.RX[m.Session-m.RXAddr:][:format.ConfigNSession], bias+m.Session))
+		}
+		calls = nil
 	}
-	return t.WriteAt(m.RX, bias+m.RXAddr)
+	if err := t.maps(append(calls, rx)...); err != nil {
+		return nil, err
+	}
+	return m.Edits, t.WriteAt(m.RX, bias+m.RXAddr)
 }
 
 func pageUp(v uint64) uint64 { return (v + PageSize - 1) &^ (PageSize - 1) }

@@ -67,7 +67,7 @@ func (l *loader) page(size uint64) (uint64, error) {
 	var err error
 	for i := range uint64(tries) {
 		at := l.from - (i+1)*step
-		if err = l.t.mmap(at, size, unix.PROT_READ|unix.PROT_EXEC); err == nil {
+		if err = l.t.maps(anonymous(at, size, unix.PROT_READ|unix.PROT_EXEC)); err == nil {
 			return at, nil
 		}
 	}

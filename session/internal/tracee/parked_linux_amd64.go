@@ -13,11 +13,17 @@ import (
 // Until all of it is there, the thread stands in code of its own, which executes the program once more, with the arguments and
 // the environment that are on its stack: so whatever was changed is gone with the memory. Nothing of the program has run.
 //
-//	syscall                    ; a call that the recorder has it make
 //	start:                     ;
 //	rt_sigprocmask(SIG_SETMASK, mask, 0, 8)
 //	execve(path, argv, envp)   ;
 //	exit_group(127)            ;
+//	calls:                     ; system calls that the recorder has it make, until one fails: there are r13 from r12 on
+//	rax, rdi, rsi, rdx, r10, r8, r9 = *r12
+//	syscall                    ;
+//	*r12 = rax                 ;
+//	if rax >= -4095 goto done  ;
+//	r12 += 56                  ;
+//	if --r13 goto calls        ;
 //	done:                      ; the runtime comes here when it has started
 //	tgkill(getpid(), gettid(), SIGURG)
 //	jmp start
@@ -27,10 +33,10 @@ import (
 
 // parked is a thread that stands there.
 type parked struct {
-	at, start, done, end uint64
-	regs                 *registers // with which the program begins
-	mask                 uint64
-	path, argv, envp     uint64
+	at, start, calls, done, end uint64
+	regs                        *registers // with which the program begins
+	mask                        uint64
+	path, argv, envp            uint64
 }
 
 const (
@@ -51,8 +57,7 @@ func (p *parked) code() []byte {
 	if p.path == 0 {
 		p.path = p.at + exeAt
 	}
-	add(syscallInsn...)
-	p.start = p.at + uint64(len(b))
+	p.start = p.at
 	number(eax, unix.SYS_RT_SIGPROCMASK)
 	number(edi, unix.SIG_SETMASK)
 	constant(0xbe, p.at+maskAt) // mov $mask, %rsi
@@ -67,6 +72,21 @@ func (p *parked) code() []byte {
 	number(eax, unix.SYS_EXIT_GROUP)
 	number(edi, 127)
 	add(syscallInsn...)
+	p.calls = p.at + uint64(len(b))
+	add(0x49, 0x8b, 0x04, 0x24)       // mov (%r12), %rax
+	add(0x49, 0x8b, 0x7c, 0x24, 0x08) // mov 8(%r12), %rdi
+	add(0x49, 0x8b, 0x74, 0x24, 0x10) // mov 16(%r12), %rsi
+	add(0x49, 0x8b, 0x54, 0x24, 0x18) // mov 24(%r12), %rdx
+	add(0x4d, 0x8b, 0x54, 0x24, 0x20) // mov 32(%r12), %r10
+	add(0x4d, 0x8b, 0x44, 0x24, 0x28) // mov 40(%r12), %r8
+	add(0x4d, 0x8b, 0x4c, 0x24, 0x30) // mov 48(%r12), %r9
+	add(syscallInsn...)
+	add(0x49, 0x89, 0x04, 0x24)                 // mov %rax, (%r12)
+	add(0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff)     // cmp $-4095, %rax
+	add(0x73, 9)                                // jae done
+	add(0x49, 0x83, 0xc4, callSize)             // add $56, %r12
+	add(0x41, 0xff, 0xcd)                       // dec %r13d
+	add(0x75, byte(int(p.calls-p.at)-len(b)-2)) // jnz calls
 	p.done = p.at + uint64(len(b))
 	number(eax, unix.SYS_GETPID)
 	add(syscallInsn...)
@@ -150,44 +170,65 @@ func (t *Process) unpark() error {
 	return t.WriteAt(make([]byte, lifelineSize), p.at)
 }
 
-// call has the thread make a system call.
-func (p *parked) call(t *Process, nr uint64, args ...uint64) (uint64, error) {
+// callSize is what a call takes on the stack: its number, in whose place comes what it returns, and its arguments.
+const callSize = 7 * 8
+
+// makes is [Process.makes] for a thread that stands there: it makes them all before it stops again.
+func (p *parked) makes(t *Process, calls []call) (done int, err error) {
+	const below = 8 << 10 // of the stack, more than a path takes
+	table := make([]byte, 0, len(calls)*callSize)
+	for i := range calls {
+		table = le.AppendUint64(table, calls[i].nr)
+		for _, a := range calls[i].args {
+			table = le.AppendUint64(table, a)
+		}
+	}
+	at := (p.regs.sp() - below - uint64(len(table))) &^ 7
+	saved := make([]byte, len(table))
+	if err := t.ReadAt(saved, at); err != nil {
+		return 0, err
+	}
+	if err := t.WriteAt(table, at); err != nil {
+		return 0, err
+	}
 	r := *p.regs
-	var a [6]uint64
-	copy(a[:], args)
-	r.setCall(nr, a)
 	r.noRestart()
-	r.setPC(p.at)
+	r.setPC(p.calls)
+	r.R12, r.R13 = at, uint64(len(calls))
 	if err := t.setRegisters(&r); err != nil {
 		return 0, err
 	}
-	for range 2 { // to its beginning, and to its end
-		if err := t.resume(unix.PtraceSyscall); err != nil {
-			return 0, err
-		}
-	}
-	after, err := t.registers()
-	if err == nil && after.pc() != p.start {
-		err = fmt.Errorf("system call %d: stopped at %#x", nr, after.pc())
+	after, err := p.awaitEnd(t)
+	if err == nil {
+		err = t.ReadAt(table, at)
 	}
 	if err != nil {
 		return 0, err
 	}
-	return after.value()
+	for ; done < len(calls)-int(after.R13); done++ {
+		calls[done].value = le.Uint64(table[done*callSize:])
+	}
+	if done < len(calls) {
+		err = syscall.Errno(-le.Uint64(table[done*callSize:]))
+	}
+	if werr := t.WriteAt(saved, at); err == nil {
+		err = werr
+	}
+	return done, err
 }
 
 // runStart is [Process.runStart] for a thread that stands there, and stays there. What it comes to is a jump and no breakpoint.
 func (p *parked) runStart(t *Process, regs *registers, from, to uint64) error {
 	jump := le.AppendUint64([]byte{0xff, 0x25, 0, 0, 0, 0}, p.done) // jmp *0(%rip)
-	err := t.runTo(regs, from, to, jump, func() (*registers, error) { return p.awaitStart(t) })
+	err := t.runTo(regs, from, to, jump, func() (*registers, error) { return p.awaitEnd(t) })
 	if err == nil {
 		p.regs = regs
 	}
 	return err
 }
 
-// awaitStart waits until the thread has come back. Signals that are not for that are put off.
-func (p *parked) awaitStart(t *Process) (*registers, error) {
+// awaitEnd waits until the thread has come to the end of its code. Signals that are not for that are put off.
+func (p *parked) awaitEnd(t *Process) (*registers, error) {
 	again := make(map[syscall.Signal]bool)
 	defer func() {
 		for s := range again {
@@ -217,7 +258,7 @@ func (p *parked) awaitStart(t *Process) (*registers, error) {
 			again[sig] = true
 		case sig == syscall.SIGTRAP && ws.TrapCause() == unix.PTRACE_EVENT_STOP: // it is continued
 		default:
-			return nil, &RefusedError{fmt.Errorf("the runtime was stopped by %v", sig)}
+			return nil, &RefusedError{fmt.Errorf("stopped by %v", sig)}
 		}
 	}
 }

@@ -16,6 +16,6 @@ func (t *Process) park() error { return errors.New("not on this machine") }
 
 func (t *Process) unpark() error { return nil }
 
-func (p *parked) call(*Process, uint64, ...uint64) (uint64, error) { return 0, nil }
+func (p *parked) makes(*Process, []call) (int, error) { return 0, nil }
 
 func (p *parked) runStart(*Process, *registers, uint64, uint64) error { return nil }
