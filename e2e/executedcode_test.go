@@ -12,14 +12,16 @@ import (
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
-// mapsOfPerl is a program for perl that prints where its code has been mapped from, and works.
-const mapsOfPerl = `use feature "current_sub"; my $name = readlink("/proc/self/exe") =~ s|.*/||r; my $code = "";
+// mapsOfPerl is a program for perl that prints where its code has been mapped from, and how much else from there, and works.
+const mapsOfPerl = `use feature "current_sub"; my $name = readlink("/proc/self/exe") =~ s|.*/||r; my ($code, %n) = "";
 open(my $maps, "<", "/proc/self/maps") or die;
 while (<$maps>) {
 	my @f = split(" ", $_); my $path = $f[5] // "";
-	$code = $path if $f[1] eq "r-xp" && $code eq "" && $path =~ m|/\Q$name\E$|;
+	next if $f[1] ne "r-xp";
+	$n{$path}++;
+	$code = $path if $code eq "" && $path =~ m|/\Q$name\E$|;
 }
-print "$code\n";
+print "$code $n{$code}\n";
 if (fork() == 0) { my %h = map { $_ => $_ * $_ } 1..50; print join(",", sort { $a <=> $b } values %h), "\n"; exit 3 }
 wait; print $? >> 8, "\n"; my $f = sub { my $n = shift; $n < 2 ? $n : __SUB__->($n - 1) }; print $f->(20), "\n";`
 
@@ -43,7 +45,7 @@ func TestExecutedCode(t *testing.T) {
 		for i, line := range lines {
 			if strings.HasPrefix(line, "/") {
 				codes = append(codes, strings.TrimSpace(line))
-				lines[i] = perl + "\n"
+				lines[i] = perl + " 1\n"
 			}
 		}
 		if got := strings.Join(lines, ""); got != want.stdout || r.status != want.status || len(codes) != 2 {
@@ -59,7 +61,7 @@ func TestExecutedCode(t *testing.T) {
 	nowhere := []string{"XDG_CACHE_HOME=/proc/self/nothing"}
 	inPlace, want := calls("without a cache", nowhere, "sh", "-c", inside)
 	for _, code := range inPlace {
-		if code != perl {
+		if code != perl+" 1" {
 			t.Errorf("without a cache: code from %s", code)
 		}
 	}
@@ -69,7 +71,8 @@ func TestExecutedCode(t *testing.T) {
 	for _, name := range []string{"made", "made before"} {
 		codes, have := calls(name, env, "sh", "-c", inside)
 		for _, code := range codes {
-			if filepath.Base(code) != filepath.Base(perl) || !strings.HasPrefix(code, filepath.Join(cache, "fentry", "code")) {
+			// What is added comes from there, too.
+			if filepath.Base(code) != filepath.Base(perl)+" 2" || !strings.HasPrefix(code, filepath.Join(cache, "fentry", "code")) {
 				t.Errorf("%s: code from %s", name, code)
 			}
 		}
@@ -86,7 +89,7 @@ func TestExecutedCode(t *testing.T) {
 		}
 		codes, have := calls("hidden", env, hidden...)
 		for _, code := range codes {
-			if code != perl {
+			if code != perl+" 1" {
 				t.Errorf("code from %s", code)
 			}
 		}
@@ -103,7 +106,7 @@ func TestExecutedCode(t *testing.T) {
 			t.Fatal(err)
 		}
 		codes, have := calls("damaged", env, "sh", "-c", inside)
-		if have != want || codes[0] != kept[0] {
+		if have != want || codes[0] != kept[0]+" 2" {
 			t.Errorf("code from %s\n%s\nin place:\n%s", codes[0], have, want)
 		}
 	})

@@ -59,19 +59,26 @@ func TestExecutes(t *testing.T) {
 	for _, tt := range []struct {
 		name, compiler string
 		flags          []string
-		want           int // programs that call child
+		taken          bool // something else is where the page for jumps was to be
+		want           int  // programs that call child
 	}{
-		{"glibc", "gcc", nil, 12},
-		{"glibc static", "gcc", []string{"-static"}, 12},
-		{"musl", "musl-gcc", nil, 10},
-		{"musl static", "musl-gcc", []string{"-static"}, 10},
+		{"glibc", "gcc", nil, false, 12},
+		{"glibc static", "gcc", []string{"-static"}, false, 12},
+		{"musl", "musl-gcc", nil, false, 10},
+		{"musl static", "musl-gcc", []string{"-static"}, false, 10},
+		{"no page", "gcc", nil, true, 12},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, prog := executes(t, tt.compiler, tt.flags...)
-			path := []string{"PATH=" + dir + ":/usr/bin:/bin"}
+			env := []string{"PATH=" + dir + ":/usr/bin:/bin"}
+			if tt.taken {
+				lib := filepath.Join(dir, "takenpage.so")
+				run(t, command{argv: []string{"gcc", "-shared", "-fPIC", "-o", lib, "testdata/following/takenpage.c"}}).mustSucceed(t)
+				env = append(env, "LD_PRELOAD="+lib)
+			}
 			data := filepath.Join(dir, "data")
-			want := run(t, command{argv: []string{prog}, env: path})
-			got := run(t, command{argv: []string{fentry, "record", "-o", data, prog}, env: path})
+			want := run(t, command{argv: []string{prog}, env: env})
+			got := run(t, command{argv: []string{fentry, "record", "-o", data, prog}, env: env})
 			got.stderr = withoutSummary(got.stderr)
 			sameBehaviour(t, want, got)
 			if n := children(t, data); n != tt.want {

@@ -83,6 +83,9 @@ func (f *follower) handle(r *drain.Request) uint32 {
 	default:
 		return f.executes(pid, r)
 	}
+	if err == tracee.ErrFar {
+		return drain.Later // the process asks for a place
+	}
 	if err != nil && !tells {
 		exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 		f.o.Left(exe, fmt.Errorf("programs that it executes are not followed: %w", err))

@@ -97,8 +97,8 @@ const (
 const (
 	AskNewImage = 1 // open the file of the image that the process runs, whose id is the argument, so its symbols can be read later
 	AskLibrary  = 2 // say which file takes the place of one that the dynamic loader has just opened, as the descriptor that is the argument. With the answer `DONE` the argument is 0, the file stays, or a descriptor of the recorder and, in the high half, the low half of the inode of the file that it is
-	AskPlace    = 3 // say where the process is to map a page of code, so that it is asked before a program is executed. With the answer `DONE` the argument is its address. If it was not 0, a Go program's own code asks by itself, and there need be no other
-	AskFollow   = 4 // have the process ask before it executes a program: the argument is the address of two words in its memory, those of the routine that asks and of the page
+	AskPlace    = 3 // say where the process is to map a page of code for `FOLLOW`, if it knows of none. With the answer `DONE` the argument is its address. If it was not 0, a Go program's own code asks by itself, and there need be no other
+	AskFollow   = 4 // have the process ask before it executes a program: the argument is the address of two words in its memory, those of the routine that asks and of a page of code. With the answer `LATER` another page is needed
 	AskExec     = 5 // trace the program that a thread of the process is about to execute: the argument is the address, in its memory, of the path (8 bytes), the directory's descriptor (4), the flags of execveat (4) and the thread's id (4)
 	AskDump     = 6 // write what a flight recorder has: the argument is the id, in the trace, of the function whose call asks. With the answer the events up to now are copied, or will not be
 	AskLoaded   = 7 // the dynamic loader of a process that was attached to has mapped libraries, or is about to unmap some: the argument is the address, in its memory, of a step that it can do for the recorder. With the answer `DONE` there is one to be done, unless its kind is 0

@@ -182,11 +182,11 @@ var Requests = []Value{
 	{"LIBRARY", 2, "say which file takes the place of one that the dynamic loader has just opened, as the descriptor that " +
 		"is the argument. With the answer `DONE` the argument is 0, the file stays, or a descriptor of the recorder " +
 		"and, in the high half, the low half of the inode of the file that it is"},
-	{"PLACE", 3, "say where the process is to map a page of code, so that it is asked before a program is executed. With " +
+	{"PLACE", 3, "say where the process is to map a page of code for `FOLLOW`, if it knows of none. With " +
 		"the answer `DONE` the argument is its address. If it was not 0, a Go program's own code asks by itself, and there " +
 		"need be no other"},
 	{"FOLLOW", 4, "have the process ask before it executes a program: the argument is the address of two words in its " +
-		"memory, those of the routine that asks and of the page"},
+		"memory, those of the routine that asks and of a page of code. With the answer `LATER` another page is needed"},
 	{"EXEC", 5, "trace the program that a thread of the process is about to execute: the argument is the address, in its " +
 		"memory, of the path (8 bytes), the directory's descriptor (4), the flags of execveat (4) and the thread's id (4)"},
 	{"DUMP", 6, "write what a flight recorder has: the argument is the id, in the trace, of the function whose call asks. " +

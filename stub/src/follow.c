@@ -42,11 +42,12 @@ static void restore_entry(u64 *aux)
 			aux[1] = (u64)fentry_orig_entry;
 }
 
-static int loaded_by_loader(u64 *aux)
+/* loader_base is where the dynamic loader is; 0: there is none. */
+static u64 loader_base(u64 *aux)
 {
 	for (; aux[0]; aux += 2)
 		if (aux[0] == AT_BASE_)
-			return aux[1] != 0;
+			return aux[1];
 	return 0;
 }
 
@@ -58,26 +59,39 @@ static u32 asked(u32 answer)
 	return answer;
 }
 
+/* follow_by maps the page and asks the recorder to use it. The answer is LATER if there can be a better one. */
+static u32 follow_by(struct exec_hook *hook)
+{
+	i64 r = sys(SYS_mmap, hook->page, page_size, PROT_CODE, MAP_PRIVATE_ | MAP_ANON | MAP_FIXED_NOREPLACE_, -1, 0);
+	if (failed(r))
+		return FT_ANSWER_LATER;
+	u32 answer = (u64)r == hook->page ? asked(request(FT_ASK_FOLLOW, (u64)hook)) : FT_ANSWER_LATER;
+	if (answer != FT_ANSWER_DONE)
+		sys(SYS_munmap, r, page_size, 0, 0, 0, 0);
+	return answer;
+}
+
 /* follow_programs asks the recorder to trace what this program executes. again: it is the
    second time that the runtime starts, so this is the entry point. The first time it is too
-   early if a dynamic loader is still to come. */
+   early if a dynamic loader is still to come.
+
+   The loader maps libraries next to itself, so a page at some distance from it is close to
+   them, and not where the next ones come. Only if it is not does the recorder say where one is. */
 hidden void follow_programs(u64 *sp, int again)
 {
 	if (!sp)
 		return;
-	u64 *aux = auxiliary_vector(sp);
+	u64 *aux = auxiliary_vector(sp), loader = loader_base(aux);
 	if (again)
 		restore_entry(aux);
-	else if (loaded_by_loader(aux))
+	else if (loader)
 		return;
 	if (source.kind != POOL)
 		return;
-	struct exec_hook hook = { (u64)fentry_exec, 0 };
-	if (asked(request_value(FT_ASK_PLACE, (fentry_config.flags & FLAG_EXECS) != 0, &hook.page)) != FT_ANSWER_DONE)
+	struct exec_hook hook = { (u64)fentry_exec, loader - (u64)NEAR_LOADER };
+	int tells = (fentry_config.flags & FLAG_EXECS) != 0;
+	if (NEAR_LOADER && loader > (u64)NEAR_LOADER && !tells && follow_by(&hook) != FT_ANSWER_LATER)
 		return;
-	i64 r = sys(SYS_mmap, hook.page, page_size, PROT_CODE, MAP_PRIVATE_ | MAP_ANON | MAP_FIXED_NOREPLACE_, -1, 0);
-	if (failed(r))
-		return;
-	if ((u64)r != hook.page || asked(request(FT_ASK_FOLLOW, (u64)&hook)) != FT_ANSWER_DONE)
-		sys(SYS_munmap, r, page_size, 0, 0, 0, 0);
+	if (asked(request_value(FT_ASK_PLACE, (u64)tells, &hook.page)) == FT_ANSWER_DONE)
+		follow_by(&hook);
 }

@@ -251,8 +251,11 @@ func gap(ms []mapping, addr uint64) (uint64, bool) {
 	return 0, false
 }
 
+// ErrFar: a page is too far from where a process executes programs.
+var ErrFar = errors.New("no jump reaches its page from where it executes programs")
+
 // Follow has a process come to its runtime before it executes a program: at addr there are, in its memory, the address of
-// the routine, and that of the page that it has mapped.
+// the routine, and that of the page that it has mapped. The error is ErrFar if another page is needed, as Place says.
 func (h *ExecHooks) Follow(pid int, addr uint64) error {
 	p, err := openProcess(pid)
 	if err != nil {
@@ -272,6 +275,9 @@ func (h *ExecHooks) Follow(pid int, addr uint64) error {
 		return err
 	}
 	stubs, edits := execStubs(page, routine, sites)
+	if len(edits) == 0 {
+		return ErrFar
+	}
 	if err := p.WriteAt(stubs, page); err != nil {
 		return err
 	}

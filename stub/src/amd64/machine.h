@@ -154,6 +154,7 @@ enum {
 	DWARF_FP = 6, DWARF_SP = 7, DWARF_RET = 16, /* x86-64 psABI, figure 3.36 */
 	DWARF_PC = 0, /* no column of its own */
 	FOLLOWS = 1,       /* programs that this one executes can be traced: follow.c */
+	NEAR_LOADER = 1 << 29, /* how far below the dynamic loader jumps from libraries reach, and no library comes */
 	CHANGES = 1,       /* a recorder can change how calls are recorded: change.c */
 };
 

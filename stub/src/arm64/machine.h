@@ -215,6 +215,7 @@ enum {
 	WALKS = 1,
 	DWARF_FP = 29, DWARF_SP = 31, DWARF_RET = 30, DWARF_PC = 32, /* DWARF for the Arm 64-bit Architecture, 4.1 */
 	FOLLOWS = 1,
+	NEAR_LOADER = 0, /* jumps reach too short a way */
 	CHANGES = 0, /* how calls are recorded stays as it is */
 	/* The control base of a block is its address and this. Where forks have to be
 	   noticed by the thread's id (thread.c), this is left out. */
