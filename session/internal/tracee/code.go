@@ -62,7 +62,7 @@ func (t *Process) codeOfFile() (code mapping, others []mapping, ok bool) {
 	if err != nil {
 		return code, nil, false
 	}
-	ms, err := readMaps(dir)
+	ms, err := t.mappings()
 	if err != nil {
 		return code, nil, false
 	}
@@ -78,6 +78,14 @@ func (t *Process) codeOfFile() (code mapping, others []mapping, ok bool) {
 		}
 	}
 	return code, others, n == 1 && untouched(dir, code.lo, code.hi)
+}
+
+// mappings are those of a process at its exec stop, before anything is added.
+func (t *Process) mappings() ([]mapping, error) {
+	if t.parked != nil {
+		return t.parked.maps, nil
+	}
+	return readMaps(fmt.Sprintf("/proc/%d", t.pid))
 }
 
 // untouched reports whether a process, whose directory in /proc is given, has no pages of its own in a part of a mapping.
@@ -135,11 +143,9 @@ func (t *Process) mapCode(m *patch.Memory, c *codeFile, rx call) (edits []arch.E
 		if _, refused := err.(syscall.Errno); !refused {
 			return nil, false, err
 		}
-		if i < 2 { // it has its own code
-			t.changed, edits = was, m.Edits
-		}
-		if i == 0 {
-			added, i = false, len(calls)-2
+		if i < 2 { // the program keeps its own code, and there is nothing more but to close the file
+			t.changed, edits, added = was, m.Edits, i == 1
+			i = len(calls) - 2
 		}
 	}
 	if got := calls[0].value; added && got != rx.args[0] {

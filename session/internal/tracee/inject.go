@@ -227,8 +227,11 @@ func (t *Process) mapMemory(m *patch.Memory, bias uint64, regs *registers) ([]ar
 			return nil, err
 		}
 		edits, added, err := t.mapCode(m, c, rx)
-		if err != nil || added {
-			return edits, errors.Join(err, t.WriteAt(m.RX[m.Session-m.RXAddr:][:format.ConfigNSession], bias+m.Session))
+		if err != nil {
+			return nil, err
+		}
+		if added {
+			return edits, t.WriteAt(m.RX[m.Session-m.RXAddr:][:format.ConfigNSession], bias+m.Session)
 		}
 		calls = nil
 	}

@@ -37,6 +37,7 @@ type parked struct {
 	regs                        *registers // with which the program begins
 	mask                        uint64
 	path, argv, envp            uint64
+	maps                        []mapping // when nothing was added
 }
 
 const (
@@ -120,7 +121,7 @@ func (t *Process) park() error {
 	if err != nil {
 		return err
 	}
-	p := &parked{regs: regs, argv: regs.sp() + 8}
+	p := &parked{regs: regs, argv: regs.sp() + 8, maps: ms}
 	if p.at, err = roomForLifeline(t, ms); err != nil {
 		return err
 	}

@@ -8,7 +8,10 @@ import (
 )
 
 // parked is a thread that executes its program again if the recorder is killed (parked_linux_amd64.go).
-type parked struct{ regs *registers }
+type parked struct {
+	regs *registers
+	maps []mapping
+}
 
 const parkedSignal = syscall.SIGSTOP // none
 
