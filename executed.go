@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -58,6 +59,7 @@ type executed struct {
 
 // executedFile is the file of a program.
 type executedFile struct {
+	looked  sync.Once // for a plan that is kept
 	made    sync.Once
 	about   Executed
 	program *Program
@@ -105,33 +107,53 @@ func (e *executed) leave(path string, why error) {
 // fileKey is the key of a program in executed.files.
 func fileKey(path string, st *unix.Stat_t) string { return identity(st) + " " + path }
 
-// memory is what is put into a program that begins.
-func (e *executed) memory(path string, exe *os.File) *patch.Memory {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(exe.Fd()), &st); err != nil {
-		e.leave(path, err)
-		return nil
+// file is what is known of a file that is executed by a path. at is its open file.
+func (e *executed) file(path string, at *os.File) (*executedFile, *unix.Stat_t, error) {
+	st := new(unix.Stat_t)
+	if err := unix.Fstat(int(at.Fd()), st); err != nil {
+		return nil, nil, err
 	}
 	e.mu.Lock()
-	id := fileKey(path, &st)
+	defer e.mu.Unlock()
+	id := fileKey(path, st)
 	x := e.files[id]
 	if x == nil {
 		x = &executedFile{about: Executed{Path: path}}
 		e.files[id] = x
+	}
+	return x, st, nil
+}
+
+// ahead is told what is about to be executed. A plan that is kept of it is read while the kernel does that.
+func (e *executed) ahead(path string, exe *os.File) {
+	if x, st, err := e.file(path, exe); err == nil {
+		x.looked.Do(func() { e.takeKept(x, exe, st) })
+	}
+}
+
+// memory is what is put into a program that begins.
+func (e *executed) memory(path string, exe *os.File) *patch.Memory {
+	x, st, err := e.file(path, exe)
+	if err != nil {
+		e.leave(path, err)
+		return nil
+	}
+	e.mu.Lock()
+	if x.about.Times++; x.about.Times == 1 {
 		e.order = append(e.order, x)
 	}
-	x.about.Times++
 	e.mu.Unlock()
+	x.looked.Do(func() { e.takeKept(x, exe, st) })
 	x.made.Do(func() {
-		if e.takeKept(x, exe, &st) {
+		if x.kept != nil {
 			return
 		}
 		p, plan, memory, err := e.make(path, exe, 0)
 		if plan != nil && memory != nil {
 			key := ""
-			_ = mapped.Guard(func() error { key = e.plans.put(p, &st, plan, memory); return nil })
+			_ = mapped.Guard(func() error { key = e.plans.put(p, st, plan, memory); return nil })
 			if key != "" {
-				e.plans.code(key, path, exe, &st, memory)
+				e.plans.code(key, path, exe, st, memory)
 			}
 		}
 		e.mu.Lock()
@@ -147,22 +169,21 @@ func (e *executed) memory(path string, exe *os.File) *patch.Memory {
 	return x.memory
 }
 
-// takeKept takes the plan that is kept of a program. It returns false if there is none.
-func (e *executed) takeKept(x *executedFile, exe *os.File, st *unix.Stat_t) bool {
+// takeKept takes the plan that is kept of a program, if there is one.
+func (e *executed) takeKept(x *executedFile, exe *os.File, st *unix.Stat_t) {
 	kept := e.plans.get(x.about.Path, st)
 	if kept == nil || kept.memory.SetSession(e.pool) != nil {
-		return false
+		return
 	}
 	fd, err := unix.FcntlInt(exe.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return false
+		return
 	}
 	e.plans.code(kept.key, x.about.Path, exe, st, kept.memory)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x.kept, x.memory, x.exe = kept, kept.memory, os.NewFile(uintptr(fd), x.about.Path)
 	x.about.Traced = kept.about.Traced
-	return true
 }
 
 // planned plans a program of which a plan was kept, as somebody wants more of it.
@@ -299,7 +320,7 @@ func (e *executed) close() {
 		return
 	}
 	closed := map[*Program]bool{nil: true} // plans share them
-	for _, x := range slices.Concat(e.order, e.moved, e.loaded.all()) {
+	for _, x := range slices.Concat(slices.Collect(maps.Values(e.files)), e.moved, e.loaded.all()) {
 		if !closed[x.program] {
 			closed[x.program] = true
 			x.program.Close()

@@ -282,7 +282,7 @@ func (p *Program) run(ctx context.Context, cmd *exec.Cmd, o Options, plans *plan
 	}
 	r.controlled(&so)
 	if r.executed != nil {
-		so.Follow = &session.Follow{Plan: r.executed.memory, Left: r.executed.leave}
+		so.Follow = &session.Follow{Plan: r.executed.memory, Ahead: r.executed.ahead, Left: r.executed.leave}
 	}
 	r.o.Plan.Policy, r.o.Plan.Path = uint32(o.Policy), p.Path
 	streams, err := openStreams(cmd)

@@ -32,6 +32,9 @@ type Follow struct {
 	// file, which for a script is its interpreter's. nil: it runs untraced. Plan is called from several goroutines at once; the
 	// processes wait for it.
 	Plan func(path string, exe *os.File) *patch.Memory
+	// Ahead is told what is about to be executed, which it may not be after all: Plan is called soon, with the same. It can be
+	// called from several goroutines at once. nil: nobody is.
+	Ahead func(path string, exe *os.File)
 	// Left is told of programs that are not asked for, because they cannot be traced, and why. It can be called from
 	// several goroutines at once.
 	Left func(path string, why error)
@@ -114,12 +117,13 @@ func (f *follower) executes(pid int, r *drain.Request) uint32 {
 	if !over {
 		f.busy++
 		f.begun++
-		f.idle.Add(1)
+		f.idle.Add(2)
 	}
 	f.mu.Unlock()
 	if over {
 		return drain.Failed
 	}
+	go f.ahead(call.File(pid), call.Path)
 	held := make(chan error, 1)
 	// ptrace knows tracers by thread. The answer is given by that thread: it has the process go on at once, and the one that handles
 	// requests may wait for a processor.
@@ -136,6 +140,24 @@ func (f *follower) executes(pid int, r *drain.Request) uint32 {
 		return drain.Failed
 	}
 	return drain.Done
+}
+
+// ahead says that a file is about to be executed by a path.
+func (f *follower) ahead(file, path string) {
+	defer f.idle.Done()
+	if f.o.Ahead == nil {
+		return
+	}
+	exe, err := safefile.Open(file)
+	if err != nil {
+		return
+	}
+	defer exe.Close()
+	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", exe.Fd()))
+	if err != nil {
+		return
+	}
+	f.o.Ahead(known(path, name, exe), exe)
 }
 
 // mostInterpreters is more than the kernel allows: scripts whose interpreters are scripts.
@@ -300,16 +322,21 @@ func (f *follower) plan(pid int, path string) *patch.Memory {
 		return nil
 	}
 	defer exe.Close()
-	if isFile(path, exe) {
-		name = path // as people know it: as, not x86_64-linux-gnu-as
-	}
-	m := f.o.Plan(name, exe)
+	m := f.o.Plan(known(path, name, exe), exe)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.over {
 		return nil
 	}
 	return m
+}
+
+// known is the name by which people know a file: as, not x86_64-linux-gnu-as.
+func known(path, name string, exe *os.File) string {
+	if isFile(path, exe) {
+		return path
+	}
+	return name
 }
 
 // isFile tells whether an absolute path leads to an open file here.

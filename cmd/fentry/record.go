@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/heap"
 	"github.com/fentry-dev/fentry/internal/osthread"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session"
@@ -217,6 +218,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	if err := c.checkEvery(cmd); err != nil {
 		return err
 	}
+	heap.Generous()
 	if len(c.attach) > 0 {
 		// What runs can leave others little time. The recording itself does without.
 		c.usual = osthread.Hurry()
