@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -97,10 +98,15 @@ func (c *controlled) fork() (pid int) {
 	return pid
 }
 
-// codeOf returns what a process has mapped its program's code and headers from, and how many KiB of that are its own.
+// codeOf returns what a process has mapped its program's code and headers from, and how many KiB of that are its own. The
+// tracer's code can be in the same file, behind the program's.
 func codeOf(t *testing.T, pid int, program string) (paths []string, dirty int) {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(program)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +115,12 @@ func codeOf(t *testing.T, pid int, program string) (paths []string, dirty int) {
 		f := strings.Fields(line)
 		switch n := 0; {
 		case strings.Contains(f[0], "-"):
-			if is = len(f) > 5 && (f[1] == "r-xp" || f[1] == "r--p" && f[2] == "00000000") && filepath.Base(f[5]) == filepath.Base(program); is {
+			is = len(f) > 5 && (f[1] == "r-xp" || f[1] == "r--p" && f[2] == "00000000") && filepath.Base(f[5]) == filepath.Base(program)
+			if is {
+				offset, err := strconv.ParseInt(f[2], 16, 64)
+				is = err == nil && offset < st.Size()
+			}
+			if is {
 				paths = append(paths, f[5])
 			}
 		case is && f[0] == "Anonymous:":

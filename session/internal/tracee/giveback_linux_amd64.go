@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -159,14 +158,14 @@ func (s *fileStretch) read() {
 // ofFiles are the parts of areas that are mapped from files, which it opens, and cannot be written to.
 //
 // Parts of copies are those that the file's mapping is divided into, so that there are few mappings when some are given back.
-func (ts *threads) ofFiles(ms []mapping, areas []area, copies []os.FileInfo, files map[mapping]*os.File) (all []fileStretch) {
+func (ts *threads) ofFiles(ms []mapping, areas []area, copies codeCopies, files map[mapping]*os.File) (all []fileStretch) {
 	for _, a := range areas {
 		for _, m := range ms {
 			lo, hi := max(a.at, m.lo), min(a.at+a.size, m.hi)
 			if lo >= hi || m.path == "" || len(m.perms) != 4 || m.perms[1] == 'w' || m.perms[3] != 'p' {
 				continue
 			}
-			copied := slices.ContainsFunc(copies, m.isOf)
+			copied := copies.have(&m)
 			f, known := files[m]
 			switch {
 			case known:

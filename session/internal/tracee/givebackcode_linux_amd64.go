@@ -17,14 +17,28 @@ import (
 // Code that was mapped from a copy in which it is changed (code.go) has other pages to go back to: those of the program's own file,
 // which its process opens and maps there again.
 
+// codeCopies are files that programs' code was mapped from.
+type codeCopies []codeCopy
+
+type codeCopy struct {
+	file  os.FileInfo
+	added int64 // where what is added begins, which is not the program's
+}
+
+// have tells whether a mapping is of one of them, and the program's.
+func (cs codeCopies) have(m *mapping) bool {
+	off, err := m.offset()
+	return err == nil && slices.ContainsFunc(cs, func(c codeCopy) bool { return off < c.added && m.isOf(c.file) })
+}
+
 // copies are the files that images' code was mapped from.
-func (a *Attachment) copies() (all []os.FileInfo) {
+func (a *Attachment) copies() (all codeCopies) {
 	for _, im := range a.images {
 		if im.library != nil || im.m.Code == nil {
 			continue
 		}
 		if st, err := im.m.Code.Stat(); err == nil {
-			all = append(all, st)
+			all = append(all, codeCopy{st, im.m.CodeRX})
 		}
 	}
 	return all
@@ -64,12 +78,12 @@ func (b *backer) mapExe(at area, in *mapping, offset int64) error {
 
 // giveBackOthers maps what else was mapped from copies from the program's file, if no code is any more. What has pages of its own
 // stays: the search table of unwind entries is changed.
-func (ts *threads) giveBackOthers(copies []os.FileInfo) error {
+func (ts *threads) giveBackOthers(copies codeCopies) error {
 	others := func(ms []mapping) (all []mapping) {
 		for i := range ms {
 			m := &ms[i]
 			switch {
-			case !slices.ContainsFunc(copies, m.isOf):
+			case !copies.have(m):
 			case m.perms != "r--p":
 				return nil
 			case untouched(procfs.Dir(ts.pid), m.lo, m.hi):
