@@ -46,8 +46,8 @@ func (b *bench) installed() error {
 // installedPrograms are interpreters that compute, git, which shows the changes of a history, compilers, and cmake, which executes
 // dozens of short programs.
 func (b *bench) installedPrograms() ([]installed, error) {
-	var files [3]string
-	for i, name := range []string{"bench.py", "bench.pl", "walk.c"} {
+	var files [2]string
+	for i, name := range []string{"bench.py", "bench.pl"} {
 		var err error
 		if files[i], err = b.extract(name); err != nil {
 			return nil, err
@@ -64,17 +64,18 @@ func (b *bench) installedPrograms() ([]installed, error) {
 	for name, text := range map[string]string{
 		"CMakeLists.txt": "cmake_minimum_required(VERSION 3.10)\nproject(p C CXX)\nadd_executable(p p.c)\n",
 		"p.c":            "int main(void) { return 0; }\n",
+		"r.cc":           "#include <regex>\nbool f(const char *s) { return std::regex_match(s, std::regex(\"a+b\")); }\n",
 	} {
 		if err := os.WriteFile(filepath.Join(project, name), []byte(text), 0o666); err != nil {
 			return nil, err
 		}
 	}
-	build, object := filepath.Join(project, "build"), filepath.Join(b.dir, "o.o")
+	build, object, source := filepath.Join(project, "build"), filepath.Join(b.dir, "o.o"), filepath.Join(project, "r.cc")
 	all := []installed{
 		{argv: []string{"/usr/bin/python3", files[0], size}, all: true},
 		{argv: []string{"/usr/bin/perl", files[1], size}, all: true},
-		{argv: []string{"/usr/bin/gcc", "-O2", "-c", "-o", object, files[2]}},
-		{argv: []string{"/usr/bin/clang", "-O2", "-c", "-o", object, files[2]}},
+		{argv: []string{"/usr/bin/g++", "-O2", "-c", "-o", object, source}},
+		{argv: []string{"/usr/bin/clang++", "-O2", "-c", "-o", object, source}},
 		{argv: []string{"/usr/bin/cmake", "-S", project, "-B", build}, made: build},
 	}
 	if _, err := os.Stat("/usr/bin/git"); err == nil {
