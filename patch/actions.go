@@ -152,10 +152,10 @@ type acting struct {
 }
 
 // findActing finds the functions that have actions, and counts these.
-func (l *layout) findActing() (actions int) {
+func (l *layout) findActing() (actions int, err error) {
 	p := l.p
 	if l.acting = nil; p.Options.Actions == nil {
-		return 0
+		return 0, nil
 	}
 	of := p.Options.Actions.of(p.Options.Path)
 	for i := range p.Functions {
@@ -172,8 +172,25 @@ func (l *layout) findActing() (actions int) {
 		}
 		l.acting = append(l.acting, acting{i, acts, AtExit(acts)})
 		actions += len(acts)
+		if err := checkActs(acts); err != nil {
+			return 0, fmt.Errorf("%s: %w", fn.Site.Display(), err)
+		}
 	}
-	return actions
+	return actions, nil
+}
+
+// entry is an act's in a table of actions, but for its value if that is a distance.
+func (a *Act) entry(id uint32) stub.Action {
+	return stub.Action{ID: id, Kind: a.Kind, Words: a.Words, Value: a.Value, Limit: a.Limit, Plain: a.Plain}
+}
+
+// checkActs returns an error for what cannot be done at calls of one function.
+func checkActs(acts []Act) error {
+	all := make([]stub.Action, len(acts))
+	for i := range acts {
+		all[i] = acts[i].entry(0)
+	}
+	return stub.CheckActions(all)
 }
 
 // actingAt returns what the function at a place in Plan.Functions has; nil: it has no actions.
@@ -206,7 +223,7 @@ func (l *layout) actions() {
 			continue
 		}
 		for _, a := range l.acting[i].acts {
-			e := stub.Action{ID: id, Kind: a.Kind, Words: a.Words, Value: a.Value, Limit: a.Limit, Plain: a.Plain}
+			e := a.entry(id)
 			if a.Data != nil {
 				e.Value = at + uint64(size+len(data)) - l.runtime.image
 				data = append(data, a.Data...)

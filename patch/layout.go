@@ -323,7 +323,11 @@ func (l *layout) memory(rt *elfio.File) error {
 		{name: "relocated word", size: 8, align: 8},
 		{name: "switches", size: stub.SwitchesSize(l.traced), align: 1}, // fewer may be traced in the end
 	}
-	if n := l.findActing(); n > 0 {
+	n, err := l.findActing()
+	if err != nil {
+		return err
+	}
+	if n > 0 {
 		zeroed = append(zeroed, piece{name: "counts of actions", size: uint64(n) * stub.ActionCountSize, align: 8})
 	}
 	if g := l.p.golang; g != nil && g.Relocatable() && g.Version.Module() {

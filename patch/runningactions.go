@@ -36,7 +36,7 @@ func (t *RunningTable) actions() (all []stub.Action, data []byte) {
 	behind := t.At + uint64(t.tableSize(n)) - t.Image
 	for id, acts := range t.Acts {
 		for _, a := range acts {
-			e := stub.Action{ID: id, Kind: a.Kind, Words: a.Words, Value: a.Value, Limit: a.Limit, Plain: a.Plain}
+			e := a.entry(id)
 			if a.Data != nil {
 				e.Value = behind + uint64(len(data))
 				data = append(data, a.Data...)
@@ -51,6 +51,21 @@ func (t *RunningTable) actions() (all []stub.Action, data []byte) {
 
 func (t *RunningTable) tableSize(actions int) int {
 	return (stub.ActionsSize(actions, t.Sites) + 7) &^ 7
+}
+
+// Check returns an error for what cannot be done at calls of a function.
+func (t *RunningTable) Check() error {
+	for all, _ := t.actions(); len(all) > 0; {
+		n := 1
+		for n < len(all) && all[n].ID == all[0].ID {
+			n++
+		}
+		if err := stub.CheckActions(all[:n]); err != nil {
+			return err
+		}
+		all = all[n:]
+	}
+	return nil
 }
 
 // Encode returns the table with all that belongs to it, and its entries: counts of those that are limited follow it.

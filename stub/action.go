@@ -1,6 +1,7 @@
 package stub
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/fentry-dev/fentry/internal/format"
@@ -64,6 +65,20 @@ func (k ActionKind) Records(value uint64) bool {
 
 // AtExit reports whether functions with such actions need the exit routine fentry_act_exit.
 func (k ActionKind) AtExit(value uint64) bool { return k == ActResult || k.late(value) }
+
+// mostCounted is of how many actions of a function the runtime knows, where a call ends, which it has counted (act.c, leave).
+const mostCounted = 64
+
+// CheckActions returns an error for actions of a function of which the runtime cannot take back that they were counted, if a dump
+// that they ask for is not made.
+func CheckActions(of []Action) error {
+	for i := mostCounted; i < len(of); i++ {
+		if a := &of[i]; a.Kind == ActSnapshot && a.Limit != 0 && a.Kind.late(a.Value) {
+			return fmt.Errorf("more than %d things are to be done at calls of a function, and behind these a number of dumps where calls have taken long", mostCounted)
+		}
+	}
+	return nil
+}
 
 // Sizes in bytes of an entry of the table of actions, and of the zeroed memory that each one needs.
 const (

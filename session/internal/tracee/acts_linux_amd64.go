@@ -89,6 +89,9 @@ func (r *Runtime) newActs(im *RuntimeImage, acts map[uint32][]patch.Act, a *acti
 	}
 	p := &placedActs{im: im, was: was, had: had, exitsWas: exitsOf(had)}
 	p.table = patch.RunningTable{Image: im.at, Sites: im.Sites, Planned: planned, Acts: acts}
+	if err := p.table.Check(); err != nil {
+		return nil, unchanged(err.Error())
+	}
 	b, all := p.table.Encode()
 	if len(all) > 0 {
 		p.counts = uint64(len(b))
