@@ -43,18 +43,31 @@ func (d *Drainer) makeRoomAmong(from, to, free int) (freed int) {
 	}
 	slices.SortFunc(full, func(a, b begun) int { return cmp.Compare(a.counter, b.counter) })
 	for _, c := range full[:min(want, len(full))] {
-		if !d.p.State(c.chunk).CompareAndSwap(format.StateFull, format.StateWriting) {
-			continue
+		if d.overwrite(c.chunk, c.counter) {
+			freed++
 		}
-		b := d.p.Chunk(c.chunk)
-		if used := pool.Seal(b); used > 0 {
-			n, _ := pool.CountEvents(b[format.ChunkHeader:used])
-			d.stats.Overwrote += n
-		}
-		d.p.Release(c.chunk, len(b))
-		freed++
 	}
 	return freed
+}
+
+// overwrite frees a full chunk of events that begins at a counter. It returns false if the chunk is another one by now: its thread
+// has taken it back, and can have handed over newer events in it, or something else, which is to be written.
+func (d *Drainer) overwrite(chunk int, counter uint64) bool {
+	s := d.p.State(chunk)
+	if !s.CompareAndSwap(format.StateFull, format.StateWriting) {
+		return false
+	}
+	if d.p.Kind(chunk) != trace.ChunkEvents || d.p.Counter(chunk) != counter {
+		s.Store(format.StateFull)
+		return false
+	}
+	b := d.p.Chunk(chunk)
+	if used := pool.Seal(b); used > 0 {
+		n, _ := pool.CountEvents(b[format.ChunkHeader:used])
+		d.stats.Overwrote += n
+	}
+	d.p.Release(chunk, len(b))
+	return true
 }
 
 // leaveOld takes chunks of events out of the batch, which holds all there are, behind which chunks of their task have

@@ -56,3 +56,29 @@ func TestUnused(t *testing.T) {
 		}
 	}
 }
+
+// TestOverwriteOther: a chunk that was full of old events has been taken back by its thread since it was looked at, and holds newer
+// events, or what events mean: it stays.
+func TestOverwriteOther(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(chunk []byte)
+		is     bool
+	}{
+		{"the same", func([]byte) {}, true},
+		{"newer events", func(b []byte) { le.PutUint64(b[format.CCounter:], le.Uint64(b[format.CCounter:])+1) }, false},
+		{"an image", func(b []byte) { le.PutUint16(b[format.CKind:], uint16(trace.ChunkImage)) }, false},
+	} {
+		h := newHeldPool(t)
+		h.full(0, 1)
+		counter := h.d.p.Counter(0)
+		tt.change(h.d.p.Chunk(0))
+		want := uint32(format.StateFull)
+		if tt.is {
+			want = format.StateFree
+		}
+		if is := h.d.overwrite(0, counter); is != tt.is || h.d.p.State(0).Load() != want {
+			t.Errorf("%s: %t, state %d", tt.name, is, h.d.p.State(0).Load())
+		}
+	}
+}
