@@ -140,7 +140,7 @@ func (t *Process) mapCode(m *patch.Memory, c *codeFile, rx call) (edits []arch.E
 		if i += done; err == nil {
 			break
 		}
-		if _, refused := err.(syscall.Errno); !refused {
+		if !refused(err) {
 			return nil, false, err
 		}
 		if i < 2 { // the program keeps its own code, and there is nothing more but to close the file
@@ -168,15 +168,15 @@ func (t *Process) openFile(c *codeFile) (fd uint64, opened bool, err error) {
 	}
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
 	cwd := unix.AT_FDCWD
-	fd, opened, err = t.attempt(unix.SYS_OPENAT, uint64(cwd), room, flags, 0)
-	return fd, opened && err == nil, errors.Join(err, t.WriteAt(saved, room))
+	fd, err = t.syscall(unix.SYS_OPENAT, uint64(cwd), room, flags, 0)
+	if opened = err == nil; refused(err) {
+		err = nil
+	}
+	return fd, opened, errors.Join(err, t.WriteAt(saved, room))
 }
 
-// attempt is syscall for calls that may be refused.
-func (t *Process) attempt(nr uint64, args ...uint64) (value uint64, done bool, err error) {
-	value, err = t.syscall(nr, args...)
-	if _, refused := err.(syscall.Errno); refused {
-		return 0, false, nil
-	}
-	return value, err == nil, err
+// refused tells whether an error is the kernel's answer to a system call that a process was made to make.
+func refused(err error) bool {
+	_, is := err.(syscall.Errno)
+	return is
 }

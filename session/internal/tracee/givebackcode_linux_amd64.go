@@ -27,8 +27,13 @@ type codeCopy struct {
 
 // have tells whether a mapping is of one of them, and the program's.
 func (cs codeCopies) have(m *mapping) bool {
-	off, err := m.offset()
-	return err == nil && slices.ContainsFunc(cs, func(c codeCopy) bool { return off < c.added && m.isOf(c.file) })
+	return slices.ContainsFunc(cs, func(c codeCopy) bool {
+		if !m.isOf(c.file) {
+			return false
+		}
+		off, err := m.offset()
+		return err == nil && off < c.added
+	})
 }
 
 // copies are the files that images' code was mapped from.
