@@ -138,17 +138,22 @@ func FuzzReadSites(f *testing.F) {
 	seed := AppendSites(nil, []Site{filled(f, image), {}})
 	f.Add(seed[:len(seed)-crc32.Size])
 	f.Add(append([]byte{2, 0}, bytes.Repeat([]byte("0"), 49)...)) // a name of as many bytes as there are with its length
+	fuzzKept(f, image, ReadSites, AppendSites)
+}
+
+// fuzzKept reads bytes with a right checksum, which are refused, or are what is kept again as it is.
+func fuzzKept[T any](f *testing.F, image *elfio.File, read func(*elfio.File, []byte) ([]T, error), add func([]byte, []T) []byte) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = binary.LittleEndian.AppendUint32(bytes.Clone(b), checksum(b))
-		var sites []Site
+		var kept []T
 		var err error
-		cost.Check(t, len(b), 64, func() { sites, err = ReadSites(image, b) })
+		cost.Check(t, len(b), 64, func() { kept, err = read(image, b) })
 		if err != nil {
 			return
 		}
-		again, err := ReadSites(image, AppendSites(nil, sites))
-		if err != nil || !reflect.DeepEqual(again, sites) {
-			t.Errorf("%+v, %v\nwant %+v", again, err, sites)
+		again, err := read(image, add(nil, kept))
+		if err != nil || !reflect.DeepEqual(again, kept) {
+			t.Errorf("%+v, %v\nwant %+v", again, err, kept)
 		}
 	})
 }

@@ -2,14 +2,12 @@ package record
 
 import (
 	"bytes"
-	"encoding/binary"
 	"hash/crc32"
 	"os"
 	"reflect"
 	"testing"
 
 	"github.com/fentry-dev/fentry/elfio"
-	"github.com/fentry-dev/fentry/internal/cost"
 )
 
 // filledSyscall is a system call none of whose fields is zero.
@@ -96,17 +94,5 @@ func FuzzReadSyscalls(f *testing.F) {
 	s := filledSyscall(f, image)
 	seed := AppendSyscalls(nil, []Syscall{s, {Addr: s.Addr, Number: -1}})
 	f.Add(seed[:len(seed)-crc32.Size])
-	f.Fuzz(func(t *testing.T, b []byte) {
-		b = binary.LittleEndian.AppendUint32(bytes.Clone(b), checksum(b))
-		var calls []Syscall
-		var err error
-		cost.Check(t, len(b), 64, func() { calls, err = ReadSyscalls(image, b) })
-		if err != nil {
-			return
-		}
-		again, err := ReadSyscalls(image, AppendSyscalls(nil, calls))
-		if err != nil || !reflect.DeepEqual(again, calls) {
-			t.Errorf("%+v, %v\nwant %+v", again, err, calls)
-		}
-	})
+	fuzzKept(f, image, ReadSyscalls, AppendSyscalls)
 }

@@ -2,7 +2,6 @@ package tracee
 
 import (
 	"errors"
-	"io"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -13,23 +12,8 @@ import (
 func TestNoSockets(t *testing.T) {
 	for name, protocol := range map[string]uint64{"made": 0, "not made": 77} {
 		t.Run(name, func(t *testing.T) {
-			cmd, in, out := started(t, "cat")
-			if _, err := io.WriteString(in, "x"); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := out.Read(make([]byte, 1)); err != nil { // it runs
-				t.Fatal(err)
-			}
-			ts, err := openThreads(cmd.Process.Pid)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer ts.close()
-			ms, err := ts.maps()
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = ts.within(true, func() error {
+			ts, ms := opened(t, startedCat(t))
+			err := ts.within(true, func() error {
 				return ts.calling(ms, func(r *remote) error { return closedBehind(t, r, protocol) })
 			})
 			if errors.Is(err, unix.EPERM) {

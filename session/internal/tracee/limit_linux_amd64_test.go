@@ -122,16 +122,7 @@ func TestVacate(t *testing.T) {
 
 // A process that says it has many images, and has much on its stacks, is not looked at without an end.
 func TestPatience(t *testing.T) {
-	cmd := startedCat(t)
-	ts, err := openThreads(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ts.close()
-	ms, err := ts.maps()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ts, ms := opened(t, startedCat(t))
 	r := &Runtime{}
 	for i := range uint64(mostImages) {
 		r.Images = append(r.Images, RuntimeImage{code: 1<<40 - i<<20, codeSize: PageSize})

@@ -28,18 +28,10 @@ func TestStuck(t *testing.T) {
 		}
 	}
 	says("before\n")
-	ts, err := openThreads(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ts.close()
-	ms, err := ts.maps()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ts, ms := opened(t, cmd)
 	var stack remoteStack
 	times := 0
-	err = ts.within(true, func() error {
+	err := ts.within(true, func() error {
 		times++
 		return ts.calling(ms, func(r *remote) (err error) {
 			if stack, err = r.mapStack(); err != nil {
@@ -86,17 +78,8 @@ func startedCat(t *testing.T) *exec.Cmd {
 func TestRunAround(t *testing.T) {
 	limit := remoteLimit
 	defer func() { remoteLimit = limit }()
-	cmd := startedCat(t)
-	ts, err := openThreads(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ts.close()
-	ms, err := ts.maps()
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = ts.within(true, func() error {
+	ts, ms := opened(t, startedCat(t))
+	err := ts.within(true, func() error {
 		return ts.calling(ms, func(r *remote) error {
 			stack, err := r.mapStack()
 			if err != nil {

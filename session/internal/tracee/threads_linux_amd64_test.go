@@ -42,6 +42,21 @@ func started(t *testing.T, argv ...string) (cmd *exec.Cmd, in io.WriteCloser, ou
 	return cmd, in, out
 }
 
+// opened are the threads of a process that runs, until the test ends, and what it has mapped.
+func opened(t *testing.T, cmd *exec.Cmd) (*threads, []mapping) {
+	t.Helper()
+	ts, err := openThreads(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(ts.close)
+	ms, err := ts.maps()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ts, ms
+}
+
 // Who has executed another program since the tracer was found in it is not stopped for that: its memory is another one.
 func TestThreadsOfAnotherProgram(t *testing.T) {
 	cmd, in, out := started(t, "sh", "-c", "echo; read x || exec sleep 1000")
