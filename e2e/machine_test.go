@@ -144,7 +144,7 @@ func (m *machine) start(
 	if err := os.WriteFile(filepath.Join(dir, "initrd"), m.archive(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, "qemu-system-aarch64", "-M", "virt", "-cpu", "max,pauth-impdef=on", "-smp", "2", "-m", "1024", "-nic", "none", "-nographic",
+	cmd := exec.CommandContext(ctx, "qemu-system-aarch64", "-M", "virt", "-cpu", "max,pauth-impdef=on", "-smp", "2", "-m", "2048", "-nic", "none", "-nographic",
 		"-no-reboot", "-kernel", kernel, "-initrd", filepath.Join(dir, "initrd"), "-append", quietly)
 	out, err := cmd.CombinedOutput()
 	var text, other strings.Builder
