@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/internal/mapped"
 )
 
 var le = binary.LittleEndian
@@ -57,12 +59,16 @@ func ReadInherited() Inherited {
 
 // runtimeState reads runtime.fwdSig and runtime.initSigmask.
 func runtimeState() (in Inherited, ok bool) {
-	f, err := elf.Open("/proc/self/exe")
+	exe, err := mapped.Open("/proc/self/exe")
 	if err != nil {
 		return in, false
 	}
-	defer f.Close()
-	addrs := findSymbols(f, "runtime.fwdSig", "runtime.initSigmask")
+	defer exe.Close()
+	f, err := elf.NewFile(bytes.NewReader(exe.Data))
+	if err != nil {
+		return in, false
+	}
+	addrs := findSymbols(f, exe.Data, "runtime.fwdSig", "runtime.initSigmask")
 	if addrs == nil {
 		return in, false
 	}
@@ -102,21 +108,15 @@ func runtimeState() (in Inherited, ok bool) {
 	return in, in.Blocked&(bit(syscall.SIGKILL)|bit(syscall.SIGSTOP)) == 0
 }
 
-// findSymbols looks names up in .symtab without making a string of every symbol;
-// nil if one is missing.
-func findSymbols(f *elf.File, names ...string) []elf.Symbol {
+// findSymbols looks names up in .symtab without making a string of every symbol,
+// and without copying the tables: they are megabytes, and every recording begins
+// with this. It returns nil if a name is missing.
+func findSymbols(f *elf.File, file []byte, names ...string) []elf.Symbol {
 	tab := f.SectionByType(elf.SHT_SYMTAB)
 	if tab == nil || tab.Entsize != elf.Sym64Size || int(tab.Link) >= len(f.Sections) {
 		return nil
 	}
-	str, err := f.Sections[tab.Link].Data()
-	if err != nil {
-		return nil
-	}
-	syms, err := tab.Data()
-	if err != nil {
-		return nil
-	}
+	str, syms := contents(f.Sections[tab.Link], file), contents(tab, file)
 	found := make([]elf.Symbol, len(names))
 	offs := make([]uint32, len(names))
 	for i, n := range names {
@@ -137,6 +137,15 @@ func findSymbols(f *elf.File, names ...string) []elf.Symbol {
 		return nil
 	}
 	return found
+}
+
+// contents is what a section has in its file; nil if it is not as it is there.
+func contents(s *elf.Section, file []byte) []byte {
+	size := uint64(len(file))
+	if s.Type == elf.SHT_NOBITS || s.Flags&elf.SHF_COMPRESSED != 0 || s.Offset > size || s.FileSize > size-s.Offset {
+		return nil
+	}
+	return file[s.Offset:][:s.FileSize]
 }
 
 const auxEntryPoint = 9 // AT_ENTRY of the auxiliary vector (elf.h)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
@@ -188,11 +189,7 @@ func (h *ExecHooks) sites(p *process) (sites []execSite, err error) {
 		}
 		found, ok := h.found[m.key]
 		if !ok {
-			b := make([]byte, m.hi-m.lo)
-			if n, err := p.mem.ReadAt(b, int64(m.lo)); err != nil {
-				b = b[:n] // the file is shorter than the mapping
-			}
-			found = findExecs(b, func(b []byte, far int64) error { return p.ReadAt(b, m.lo+uint64(far)) })
+			found = p.findExecs(&m)
 			if m.path != "" {
 				h.found[m.key] = found
 			}
@@ -208,6 +205,50 @@ func (h *ExecHooks) sites(p *process) (sites []execSite, err error) {
 		return nil, errors.New("where it executes programs is not known")
 	}
 	return sites, nil
+}
+
+// findExecs finds them in a mapping.
+func (p *process) findExecs(m *mapping) []execSite {
+	near := func(b []byte, far int64) error { return p.ReadAt(b, m.lo+uint64(far)) }
+	if found, ok := p.findInFile(m, near); ok {
+		return found
+	}
+	b := make([]byte, m.hi-m.lo)
+	if n, err := p.mem.ReadAt(b, int64(m.lo)); err != nil {
+		b = b[:n] // the file is shorter than the mapping
+	}
+	return findExecs(b, near)
+}
+
+// execLen is how many bytes tell where a program is executed.
+const execLen = 16
+
+// findInFile finds them in the file of a mapping, which takes a tenth of the time: the process has not read these pages yet. ok
+// is false if there is none, or the memory is not as the file where something was found: calls that are recorded lead elsewhere.
+func (p *process) findInFile(m *mapping, near func([]byte, int64) error) (found []execSite, ok bool) {
+	f, err := mapped.Open(fmt.Sprintf("/proc/%d/root%s", p.pid, m.path))
+	if err != nil {
+		return nil, false
+	}
+	defer f.Close()
+	from, err := m.offset()
+	if err != nil || !m.isOf(f.Info) || from < 0 || from > int64(len(f.Data)) {
+		return nil, false
+	}
+	err = mapped.Guard(func() error {
+		b := f.Data[from:]
+		b = b[:min(uint64(len(b)), m.hi-m.lo)]
+		found = findExecs(b, near)
+		for _, s := range found {
+			var have [execLen]byte
+			want := b[s.at:][:min(execLen, uint64(len(b))-s.at)]
+			if err := near(have[:len(want)], int64(s.at)); err != nil || !bytes.Equal(have[:len(want)], want) {
+				return errors.New("changed")
+			}
+		}
+		return nil
+	})
+	return found, err == nil && len(found) > 0
 }
 
 // Place returns where a process is to map the page that Follow needs.

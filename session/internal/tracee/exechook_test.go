@@ -4,8 +4,11 @@ package tracee
 
 import (
 	"errors"
+	"os"
+	"os/exec"
 	"slices"
 	"testing"
+	"time"
 )
 
 const someMaps = `555500000000-555500001000 r--p 00000000 fe:00 100                        /usr/bin/prog
@@ -106,5 +109,65 @@ func memoryOf(code []byte) func([]byte, int64) error {
 			return errors.New("not mapped")
 		}
 		return nil
+	}
+}
+
+// Where programs are executed is found in the file of a C library, as in the memory, and not where the memory has changed.
+func TestFindInFile(t *testing.T) {
+	if !Follows {
+		t.Skip("the runtime of this machine does not ask")
+	}
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	var p *process
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		var err error
+		if p, err = openProcess(cmd.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
+		if len(p.code) == 1 && isLibc(p.code[0].path) {
+			break
+		}
+		p.mem.Close()
+		if time.Now().After(deadline) {
+			t.Skip("sleep is not linked with a C library")
+		}
+	}
+	defer p.mem.Close()
+	m := &p.code[0]
+	if info, err := os.Stat(m.path); err != nil || !m.isOf(info) {
+		t.Skip("the file system's mappings are said to be of other files: ", err)
+	}
+	near := func(b []byte, far int64) error { return p.ReadAt(b, m.lo+uint64(far)) }
+	memory := make([]byte, m.hi-m.lo)
+	n, _ := p.mem.ReadAt(memory, int64(m.lo))
+	want := findExecs(memory[:n], near)
+	if got, ok := p.findInFile(m, near); !ok || len(want) == 0 || !slices.Equal(got, want) {
+		t.Errorf("%v, %v; in the memory %v", got, ok, want)
+	}
+
+	other := *m
+	other.key = "00000000 00:01 1"
+	if _, ok := p.findInFile(&other, near); ok {
+		t.Error("found in another file")
+	}
+
+	last := m.lo + want[len(want)-1].at
+	b := make([]byte, 8)
+	if err := p.ReadAt(b, last); err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)-1] ^= 1
+	if err := p.WriteAt(b, last); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := p.findInFile(m, near); ok {
+		t.Error("found where the memory has changed")
 	}
 }
