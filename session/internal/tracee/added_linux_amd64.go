@@ -189,7 +189,7 @@ func MappedLibraries(pid int) ([]*Library, error) {
 	for _, l := range all {
 		l.pid = pid
 	}
-	makeRoom(ms, all)
+	makeRoom(ms, nil, all)
 	return all, nil
 }
 

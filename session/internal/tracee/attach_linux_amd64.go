@@ -141,7 +141,7 @@ func (a *Attachment) unseen(ts *threads, plan func([]*Library)) (images []*image
 		return nil
 	}
 	come := a.newcomers(ts, ms)
-	plan(come)
+	planIn(ms, come, plan)
 	for _, l := range come {
 		if l.Memory != nil {
 			images = append(images, &image{m: l.Memory, bias: l.lo, library: l})
@@ -160,7 +160,6 @@ func (a *Attachment) newcomers(ts *threads, ms []mapping) (come []*Library) {
 		}
 	}
 	a.seen[ts.pid] = all
-	makeRoom(ms, come)
 	return come
 }
 

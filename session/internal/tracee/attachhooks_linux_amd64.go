@@ -2,6 +2,7 @@ package tracee
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -226,17 +227,21 @@ func (ts *threads) execHook(ms []mapping, h *ExecHooks, routine uint64, others [
 }
 
 // place returns where a page can be that is close to an address, beside others; 0: nowhere. In the program itself that is
-// below it, as the heap grows above. Else it is above, as threads get their stacks below.
+// below it, as the heap grows above. Else it is above, as threads get their stacks below, if there is room.
 func (ts *threads) place(ms []mapping, others []hookPage, addr uint64) uint64 {
-	if entry := auxValue(ts.aux, atEntry); max(addr, entry)-min(addr, entry) < roomReach {
-		at, _ := gap(ms, addr)
-		return at
-	}
 	var taken []mapping
 	for _, o := range others {
 		taken = append(taken, mapping{lo: o.at, hi: o.at + PageSize})
 	}
-	return (&Library{lo: addr &^ (PageSize - 1), hi: addr + PageSize}).room(ms, taken)
+	if entry := auxValue(ts.aux, atEntry); max(addr, entry)-min(addr, entry) >= roomReach {
+		if at := (&Library{lo: addr &^ (PageSize - 1), hi: addr + PageSize}).room(ms, taken); at != 0 {
+			return at
+		}
+	}
+	all := slices.Concat(ms, taken)
+	slices.SortFunc(all, func(a, b mapping) int { return cmp.Compare(a.lo, b.lo) })
+	at, _ := gap(all, addr)
+	return at
 }
 
 // Steps are what a process does itself that comes to the runtime.
@@ -273,7 +278,7 @@ func (a *Attachment) Loaded(pid int, plan func([]*Library), do Steps) error {
 	if fresh := slices.DeleteFunc(slices.Clone(all), func(l *Library) bool { return v.known(l) != nil }); len(fresh) > 0 {
 		// That can take seconds, and others load libraries, too.
 		a.mu.Unlock()
-		plan(fresh)
+		planIn(ms, fresh, plan)
 		a.mu.Lock()
 		if v = a.view(pid, ms); v == nil { // more functions can have been added meanwhile
 			return ErrOther

@@ -4,6 +4,7 @@ package tracee
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"path"
 	"slices"
@@ -17,8 +18,10 @@ import (
 //
 // What is added to a library must be as close to it as branches reach, but behind it there are other libraries. So it
 // gets room in the next gap above it that is large: kernels place new mappings below the others, not there, and above the
-// last library there are at least 128 MiB before the stack. What the room is, is known only once the library is planned
-// for it, so an estimate has to do; that nobody has it is looked at again when it is mapped.
+// last library there are at least 128 MiB before the stack. How much it takes is known only once the library is planned
+// for its room, so an estimate has to do. It is above what nearly all libraries take, which is .25 MB and a fifth of their
+// size: all libraries of large programs, hundreds, are to have room. The others are planned once more. That nobody has the
+// room is looked at again when it is mapped.
 
 // Library is one of them.
 type Library struct {
@@ -27,6 +30,7 @@ type Library struct {
 	Memory *patch.Memory // set by who plans; nil: it is left alone
 
 	pid    int
+	more   uint64 // what is added takes so much; 0: that is not known
 	lo, hi uint64 // where it is mapped
 	first  uint64 // the end of the mapping at lo
 	key    string // of that
@@ -34,8 +38,7 @@ type Library struct {
 
 const (
 	roomApart = 16 << 20 // from what else is below and above the room
-	roomMore  = 16 << 20 // beside what depends on the size
-	roomTimes = 6        // the library's size
+	roomMore  = 1 << 20  // beside what depends on the size
 	roomReach = 7 << 28  // from the library's beginning: most of what branches reach
 )
 
@@ -59,10 +62,10 @@ func libraries(ms []mapping, entry uint64) (all []*Library) {
 	return all
 }
 
-// makeRoom finds room for what is added to libraries.
-func makeRoom(ms []mapping, all []*Library) {
-	var taken []mapping
+// makeRoom finds room for what is added to libraries, beside what is taken.
+func makeRoom(ms, taken []mapping, all []*Library) {
 	for _, l := range all {
+		l.At = 0
 		if at := l.room(ms, taken); at != 0 {
 			taken = append(taken, mapping{lo: at, hi: at + l.needs()})
 			l.At = at - l.lo
@@ -70,7 +73,41 @@ func makeRoom(ms []mapping, all []*Library) {
 	}
 }
 
-func (l *Library) needs() uint64 { return roomMore + roomTimes*(l.hi-l.lo) }
+// planIn makes plans for libraries, in room that is made for them.
+func planIn(ms []mapping, all []*Library, plan func([]*Library)) {
+	makeRoom(ms, nil, all)
+	plan(all)
+	var taken []mapping
+	var large []*Library
+	for _, l := range all {
+		switch takes := l.takes(); {
+		case takes > l.needs():
+			l.more, l.Memory = takes, nil
+			large = append(large, l)
+		case takes > 0:
+			taken = append(taken, mapping{lo: l.lo + l.At, hi: l.lo + l.At + l.needs()})
+		}
+	}
+	if len(large) > 0 {
+		makeRoom(ms, taken, large)
+		plan(large)
+	}
+}
+
+// needs is how much room what is added to a library is to have.
+func (l *Library) needs() uint64 { return roomMore + max(l.more, l.hi-l.lo) }
+
+// takes is how much a library's plan takes, with its journal; 0: it has none.
+func (l *Library) takes() uint64 {
+	if l.Memory == nil {
+		return 0
+	}
+	n := pageUp(l.Memory.RXAddr + uint64(len(l.Memory.RX)) - l.At)
+	for _, e := range l.Memory.Edits {
+		n += 2*binary.MaxVarintLen64 + uint64(len(e.New))
+	}
+	return n
+}
 
 // room finds room for a library; 0: there is none.
 func (l *Library) room(ms, taken []mapping) uint64 {

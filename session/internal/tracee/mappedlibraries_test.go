@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/patch"
 )
 
 // Each library gets room above it that nobody else has, and that is within reach.
@@ -22,7 +25,7 @@ func TestLibraries(t *testing.T) {
 ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
 `))
 	all := libraries(ms, 0x555555555000)
-	makeRoom(ms, all)
+	makeRoom(ms, nil, all)
 	if len(all) != 2 || all[0].Path != "/lib/liba.so" || all[1].Path != "/lib/libb.so" {
 		t.Fatalf("%+v", all)
 	}
@@ -58,10 +61,11 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
 func TestManyLibraries(t *testing.T) {
 	var maps strings.Builder
 	at := uint64(0x7fff00000000)
-	for i := range 45 {
+	const many = 500
+	for i := range many {
 		size := uint64(1 << 20)
 		if i == 3 {
-			size = 30 << 20
+			size = 130 << 20
 		}
 		fmt.Fprintf(&maps, "%x-%x r-xp 00000000 08:01 %d /lib/lib%d.so\n", at, at+size, i+8, i)
 		at += size
@@ -69,8 +73,8 @@ func TestManyLibraries(t *testing.T) {
 	fmt.Fprintf(&maps, "7fffffffe000-7ffffffff000 rw-p 00000000 00:00 0 [stack]\n")
 	ms := parseMaps([]byte(maps.String()))
 	all := libraries(ms, 0)
-	makeRoom(ms, all)
-	if len(all) != 45 {
+	makeRoom(ms, nil, all)
+	if len(all) != many {
 		t.Fatalf("%d libraries", len(all))
 	}
 	end := uint64(0)
@@ -79,5 +83,58 @@ func TestManyLibraries(t *testing.T) {
 			t.Errorf("%s at %#x: %#x, behind %#x", l.Path, l.lo, l.At, end)
 		}
 		end = l.lo + l.At + l.needs()
+	}
+}
+
+// What takes more than was thought is planned for another room, and nothing is where something else is.
+func TestPlanIn(t *testing.T) {
+	var maps strings.Builder
+	const size = 1 << 20
+	at := uint64(0x7fff00000000)
+	for i := range 9 {
+		fmt.Fprintf(&maps, "%x-%x r-xp 00000000 08:01 %d /lib/lib%d.so\n", at, at+size, i+8, i)
+		at += size
+	}
+	fmt.Fprintf(&maps, "7fffffffe000-7ffffffff000 rw-p 00000000 00:00 0 [stack]\n")
+	ms := parseMaps([]byte(maps.String()))
+	all := libraries(ms, 0)
+	planned := make(map[string]int)
+	planIn(ms, all, func(ls []*Library) {
+		for _, l := range ls {
+			planned[l.Path]++
+			switch l.Path {
+			case "/lib/lib1.so": // is left alone
+				continue
+			case "/lib/lib2.so", "/lib/lib5.so":
+				l.Memory = &patch.Memory{RXAddr: l.At + 1<<16, RX: make([]byte, 5*size)}
+			case "/lib/lib3.so": // its journal takes much
+				l.Memory = &patch.Memory{RXAddr: l.At + 1<<16, RX: make([]byte, size), Edits: make([]arch.Edit, 1<<16)}
+			default:
+				l.Memory = &patch.Memory{RXAddr: l.At + 1<<16, RX: make([]byte, size)}
+			}
+		}
+	})
+	var given []mapping
+	for i, l := range all {
+		want := 1
+		if i == 2 || i == 3 || i == 5 {
+			want = 2
+		}
+		if planned[l.Path] != want {
+			t.Errorf("%s was planned %d times, want %d", l.Path, planned[l.Path], want)
+		}
+		if i == 1 {
+			continue
+		}
+		m := mapping{lo: l.lo + l.At, hi: l.lo + l.At + l.takes()}
+		if l.Memory.RXAddr != l.At+1<<16 || l.takes() > l.needs() {
+			t.Errorf("%s: planned for %#x, and needs %#x; its room is at %#x, and is %#x", l.Path, l.Memory.RXAddr, l.takes(), l.At, l.needs())
+		}
+		for _, g := range append(given, ms...) {
+			if m.lo < g.hi && g.lo < m.hi {
+				t.Errorf("%s: %#x to %#x is %+v", l.Path, m.lo, m.hi, g)
+			}
+		}
+		given = append(given, m)
 	}
 }
