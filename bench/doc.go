@@ -19,7 +19,8 @@
 //	syscalls  a system call of C and of Go, recorded and left out, and whole runs of programs that make many, against strace
 //	          and perf trace
 //	programs  whole runs of Lua and SQLite with all functions traced to disk
-//	installed python and perl as they are installed, with all functions and with record's default bound
+//	installed python, perl, g++, clang++, cmake and git as they are installed, with all functions and with record's default
+//	          bound
 //	go        programs of Go: a call, requests of an HTTP server and of a large one, collections, profiles
 //	patch     fentry patch of large executables, against copying them: nothing but code, mostly debug information,
 //	          and the program FENTRY_BENCH_PROGRAM names
