@@ -100,7 +100,7 @@ func (l *Launcher) launch() (started, error) {
 		f.hold = refused
 		w = decide(f)
 	}
-	l.Release()
+	l.Release(false)
 	if w == underEmulator {
 		return l.emulated()
 	}

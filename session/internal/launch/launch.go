@@ -60,8 +60,9 @@ type Launcher struct {
 	// Ready is called when execve has succeeded and, if the program can be held
 	// there, before its first instruction.
 	Ready func(pid int)
-	// Release is called before anything runs in the program, the tracer included, when all else has been done.
-	Release func()
+	// Release is called before anything runs in the program but the tracer, when all else has been done. injected: the
+	// tracer has been put into it.
+	Release func(injected bool)
 	// Observed: it is to be called before the program's first instruction, if that is possible.
 	Observed bool
 }
@@ -120,10 +121,10 @@ func (l *Launcher) traced() (started, error) {
 			err = t.ReplaceEnv(r, numbered(r, pid))
 		}
 	}
-	l.Release()
 	if err == nil {
 		s.memory, err = l.inject(t, pid)
 	}
+	l.Release(s.memory != nil)
 	if s.Injected = s.memory != nil; s.Injected {
 		s.Way = "in its memory"
 	}
