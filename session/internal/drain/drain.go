@@ -46,7 +46,9 @@ type Drainer struct {
 	newest map[pool.Task]uint32 // number of the newest chunk of a task in a round
 	vec    []stored
 	nap    time.Duration
-	free   int // chunks of full size that were free in the last round
+	naps   *time.Timer
+	roused chan struct{} // has something when a nap is to end
+	free   int           // chunks of full size that were free in the last round
 
 	lastReclaim time.Time
 	patience    time.Duration // until the next
@@ -149,7 +151,7 @@ func New(p *pool.Pool, w *File, policy trace.Policy, live *Liveness) *Drainer {
 	d := &Drainer{
 		p: p, w: w, policy: policy, live: live,
 		tasks: make(map[pool.Task]uint64), pids: make(map[uint32]bool), newest: make(map[pool.Task]uint32),
-		asks: make(chan func(), 1), over: make(chan struct{}),
+		asks: make(chan func(), 1), over: make(chan struct{}), roused: make(chan struct{}, 1),
 	}
 	// While events flow, the drainer sleeps for a time in which one task, at its
 	// fastest, fills a small part of the pool, and takes what has come since in
@@ -184,16 +186,29 @@ func (d *Drainer) Run() {
 		case n+took == 0:
 			pool.FutexWait(filled, val, int64(wait))
 		case d.nap >= 100*time.Microsecond && d.free > d.p.N/4:
-			time.Sleep(d.nap)
+			d.sleep()
 		}
 	}
 	d.stop.Store(false)
 }
 
+// sleep is a nap, which programs do not end by what they fill.
+func (d *Drainer) sleep() {
+	if d.naps == nil {
+		d.naps = time.NewTimer(d.nap)
+	} else {
+		d.naps.Reset(d.nap)
+	}
+	select {
+	case <-d.naps.C:
+	case <-d.roused:
+	}
+}
+
 // Stop tells Run to return soon.
 func (d *Drainer) Stop() {
 	d.stop.Store(true)
-	pool.FutexWake(d.p.Word(format.HFilled), 1)
+	d.wake()
 }
 
 // round writes all full chunks and returns how many there were. When the newest

@@ -73,8 +73,15 @@ func (d *Drainer) Do(f func()) bool {
 func (d *Drainer) wake() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.running {
-		pool.FutexWake(d.p.Word(format.HFilled), 1)
+	if !d.running {
+		return
+	}
+	filled := d.p.Word(format.HFilled)
+	filled.Add(1) // it may be about to wait
+	pool.FutexWake(filled, 1)
+	select {
+	case d.roused <- struct{}{}:
+	default:
 	}
 }
 
