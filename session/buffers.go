@@ -189,8 +189,8 @@ func (s *session) chunkSize() int {
 
 // release waits for what programs that run find without being told. That can take 10 ms. One that the tracer has been put
 // into has been told, and what it executes is only let go when it has been told, too, or was waited for.
-func (s *session) release(injected bool) {
-	if s.pool != nil && (!injected || s.follow == nil) {
+func (s *session) release(traced bool) {
+	if s.pool != nil && (!traced || s.follow == nil) {
 		s.pool.WaitKnown()
 	}
 }
