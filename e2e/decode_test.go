@@ -252,7 +252,7 @@ func (d *decoded) chunk(b []byte, symbols map[uint64][]string, home uint64) erro
 			switch {
 			case id>>16 != firstRecord>>16:
 				return fmt.Errorf("word %d: id %#x", i/8, id)
-			case typ < 16 || typ > 27 || id&0x8000 != 0:
+			case typ != 3 && typ < 16 || typ > 27 || id&0x8000 != 0: // 3: why a goroutine waits
 				return fmt.Errorf("word %d: record of type %d, or it is open: id %#x", i/8, typ, id)
 			case i+8*n+8 > len(b):
 				return fmt.Errorf("word %d: payload of %#x does not fit", i/8, id)
