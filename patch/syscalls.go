@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/arch/amd64"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
 	"github.com/fentry-dev/fentry/elfio/inject"
 	"github.com/fentry-dev/fentry/record"
@@ -23,7 +24,7 @@ import (
 // is.
 //
 // A window must not touch the site of a function that is traced, or one that could be: what a plan does with functions
-// may be edited. Of the ways to move a system call there is nearly always one that keeps away from them.
+// may be edited. Nor the padding that a short jump in such a site goes to. Of the ways to move a system call there is nearly always one that keeps away from them.
 //
 // A thread that waits in the kernel waits in the copy. So each copy has an entry of its own in the unwind tables, with
 // the rows of the original; where that has none, as behind the instruction of clone, there is none.
@@ -60,6 +61,7 @@ func (p *Plan) chooseSyscalls(found []record.Syscall) {
 		return
 	}
 	end, next, only := uint64(0), 0, p.onlySyscalls()
+	vias := p.vias()
 	for i := range found {
 		s := Syscall{Syscall: &found[i]}
 		for next < len(p.Functions) && p.Functions[next].End()+maxMove < s.Addr {
@@ -75,7 +77,7 @@ func (p *Plan) chooseSyscalls(found []record.Syscall) {
 			if p.Options.Running && p.inTwoPages(m.Addr, m.Len) {
 				continue
 			}
-			if m.Addr >= end && !p.touchesSite(m, next) {
+			if m.Addr >= end && !p.touchesSite(m, next) && !touchesVia(m, vias) {
 				s.Move, end = m, m.End()
 				break
 			}
@@ -99,6 +101,23 @@ func (p *Plan) touchesSite(m record.Move, from int) bool {
 		}
 	}
 	return false
+}
+
+// vias are the places of jumps to thunks that are not in their functions' sites, sorted.
+func (p *Plan) vias() (at []uint64) {
+	for i := range p.Functions {
+		if fn := &p.Functions[i]; fn.Via != 0 && fn.Reason == "" {
+			at = append(at, fn.Via)
+		}
+	}
+	slices.Sort(at)
+	return at
+}
+
+// touchesVia reports whether one of such jumps shares a byte with what is moved.
+func touchesVia(m record.Move, vias []uint64) bool {
+	i := sort.Search(len(vias), func(i int) bool { return vias[i]+amd64.JumpLen > m.Addr })
+	return i < len(vias) && vias[i] < m.End()
 }
 
 // onlySyscalls is the set of those that are recorded.
