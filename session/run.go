@@ -180,7 +180,7 @@ func (s *session) run(ctx context.Context) (Result, error) {
 		s.close()
 		return s.res, err
 	}
-	signals, unwatch := watch(s.in)
+	signals, unwatch := watch(s.in, s.o.Attach != nil)
 	defer unwatch()
 
 	s.beginInfo()

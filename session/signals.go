@@ -19,11 +19,13 @@ var watched = []syscall.Signal{
 }
 
 // watch starts delivery of the watched signals, but for those that were ignored
-// when this process was started.
-func watch(in launch.Inherited) (c chan os.Signal, stop func()) {
+// when this process was started. A shell's script has background jobs ignore
+// SIGINT, which a program that is started goes on ignoring. One that was attached
+// to has nothing to do with it, and that would record on when the script is gone.
+func watch(in launch.Inherited, attached bool) (c chan os.Signal, stop func()) {
 	c = make(chan os.Signal, 16)
 	for _, s := range watched {
-		if !in.Ignores(s) {
+		if !in.Ignores(s) || attached && s == syscall.SIGINT {
 			signal.Notify(c, s)
 		}
 	}

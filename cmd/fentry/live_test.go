@@ -34,7 +34,7 @@ int main(void) {
 `
 
 // TestWatchAttached: live and top of a process that runs end with ^C, and when nobody reads them any more; the process
-// goes on as it was.
+// goes on as it was. A script's background jobs begin with SIGINT ignored, and end so, too.
 func TestWatchAttached(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("processes are attached to on x86-64")
@@ -43,13 +43,14 @@ func TestWatchAttached(t *testing.T) {
 	for _, test := range []struct {
 		name, want string
 		args       []string
-		close      bool
+		end        watchEnd
 	}{
-		{"live", "outer() {", []string{"live", "--all-threads"}, false},
-		{"live, closed", "outer() {", []string{"live"}, true},
-		{"live of a function", "inner();", []string{"live", "-F", "inner"}, false},
-		{"top", "  inner", []string{"top", "-i", "50ms"}, false},
-		{"top, closed", "  inner", []string{"top", "-i", "50ms"}, true},
+		{"live", "outer() {", []string{"live", "--all-threads"}, interrupted},
+		{"live, in the background", "outer() {", []string{"live"}, interruptedInBackground},
+		{"live, closed", "outer() {", []string{"live"}, closed},
+		{"live of a function", "inner();", []string{"live", "-F", "inner"}, interrupted},
+		{"top", "  inner", []string{"top", "-i", "50ms"}, interrupted},
+		{"top, closed", "  inner", []string{"top", "-i", "50ms"}, closed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var words bytes.Buffer
@@ -64,7 +65,7 @@ func TestWatchAttached(t *testing.T) {
 			}
 			t.Cleanup(func() { watched.Process.Kill() })
 			testtool.AwaitReady(t, watched.Process.Pid)
-			watch(t, watched.Process.Pid, test.args, test.want, test.close)
+			watch(t, watched.Process.Pid, test.args, test.want, test.end)
 			in.Close()
 			if watched.Wait(); watched.ProcessState.ExitCode() != 5 || words.String() != "as ever\n" {
 				t.Errorf("the program ended with %v, %q", watched.ProcessState, words.String())
@@ -73,11 +74,24 @@ func TestWatchAttached(t *testing.T) {
 	}
 }
 
-// watch has a command watch a process until it has said something, and then interrupts it, or does not read any more.
-func watch(t *testing.T, pid int, args []string, want string, closes bool) {
+// watchEnd is how a command that watches a process ends.
+type watchEnd int
+
+const (
+	interrupted watchEnd = iota
+	interruptedInBackground
+	closed // nobody reads it any more
+)
+
+// watch has a command watch a process until it has said something, and then ends it.
+func watch(t *testing.T, pid int, args []string, want string, end watchEnd) {
 	t.Helper()
 	tmp := t.TempDir()
-	cmd := exec.Command(os.Args[0], append(args, "-p", strconv.Itoa(pid))...)
+	argv := append([]string{os.Args[0]}, append(args, "-p", strconv.Itoa(pid))...)
+	if end == interruptedInBackground {
+		argv = append([]string{"sh", "-c", `trap "" INT; exec "$0" "$@"`}, argv...)
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), "FENTRY_TEST_MAIN=1", "TMPDIR="+tmp)
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -97,7 +111,7 @@ func watch(t *testing.T, pid int, args []string, want string, closes bool) {
 		cmd.Wait()
 		t.Skip(said.String())
 	}
-	if closes {
+	if end == closed {
 		out.Close()
 	} else {
 		cmd.Process.Signal(syscall.SIGINT)
