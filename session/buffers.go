@@ -145,7 +145,7 @@ func (s *session) buffers() (string, error) {
 	if s.follows() {
 		s.follow = &follower{
 			o: s.o.Follow, shared: shared, pool: s.pool.FD, asks: s.live.Asks, join: s.live.Join, logf: s.logf,
-			library: s.giveLibrary(), release: s.pool.WaitKnown,
+			library: s.giveLibrary(),
 			reaped: func(pid int, status syscall.WaitStatus) {
 				if st := s.started.Load(); st != nil { // else a process that is attached to executes it already
 					st.Reaped(pid, status)
@@ -187,10 +187,9 @@ func (s *session) chunkSize() int {
 	return format.ChunkSize
 }
 
-// release waits for what programs that run find without being told. That can take 10 ms. One that the tracer has been put
-// into has been told, and what it executes is only let go when it has been told, too, or was waited for.
-func (s *session) release(traced bool) {
-	if s.pool != nil && (!traced || s.follow == nil) {
+// release waits for what programs that run find without being told.
+func (s *session) release() {
+	if s.pool != nil {
 		s.pool.WaitKnown()
 	}
 }

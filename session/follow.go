@@ -53,10 +53,8 @@ type follower struct {
 	// join is told of processes that are traced and see themselves as inner.
 	join   func(inner, host int)
 	reaped func(pid int, status syscall.WaitStatus)
-	// release is called before a program is let go that has not been told where the buffer is.
-	release func()
-	logf    func(format string, args ...any)
-	hooks   tracee.ExecHooks
+	logf   func(format string, args ...any)
+	hooks  tracee.ExecHooks
 	// library is Options.Library; nil: programs keep their libraries.
 	library func(path string, f *os.File) *os.File
 
@@ -70,14 +68,6 @@ type follower struct {
 
 // handle answers a program's request.
 func (f *follower) handle(r *drain.Request) uint32 {
-	answer := f.answer(r)
-	if answer == drain.Failed {
-		f.release() // what it executes is on its own
-	}
-	return answer
-}
-
-func (f *follower) answer(r *drain.Request) uint32 {
 	pid, ok := f.asks(r.PID, r.NS)
 	if !ok {
 		f.o.Left(fmt.Sprintf("process %d of a PID namespace", r.PID), errNotFound)
@@ -227,12 +217,8 @@ func (f *follower) follow(pid int, call *tracee.ExecCall, held func(error)) {
 	if t == nil {
 		return
 	}
-	injected := false
 	if err == nil {
-		injected, err = f.begins(t, pid, call.Path)
-	}
-	if !injected {
-		f.release()
+		err = f.begins(t, pid, call.Path)
 	}
 	switch {
 	case err == nil, errors.Is(err, tracee.ErrNotExecuted):
@@ -247,15 +233,15 @@ func (f *follower) follow(pid int, call *tracee.ExecCall, held func(error)) {
 	}
 }
 
-// begins puts the tracer into a program that has just been executed, if there is a plan for it.
-func (f *follower) begins(t *tracee.Process, pid int, path string) (injected bool, err error) {
+// begins puts the tracer into a program that has just been executed.
+func (f *follower) begins(t *tracee.Process, pid int, path string) error {
 	inner, below := procfs.InnerPID(pid)
 	if user, ok := procfs.EffectiveUser(pid); ok && !below && user != os.Geteuid() {
-		return false, errOtherUser // the runtime would be refused the buffer
+		return errOtherUser // the runtime would be refused the buffer
 	}
 	m := f.plan(pid, path)
 	if m == nil {
-		return false, nil
+		return nil
 	}
 	pool := -1
 	if below {
@@ -264,16 +250,16 @@ func (f *follower) begins(t *tracee.Process, pid int, path string) (injected boo
 	if below || !f.opens(pid, m) {
 		pool = f.pool
 	}
-	err = t.InjectExecuted(m, pool)
+	err := t.InjectExecuted(m, pool)
 	var died *tracee.EndedError
 	if err != nil && !errors.As(err, &died) && t.Changed() {
 		t.Kill()
-		return false, fmt.Errorf("it was ended, because it could not be changed as a whole: %w", err)
+		return fmt.Errorf("it was ended, because it could not be changed as a whole: %w", err)
 	}
-	if injected = err == nil; injected && f.library != nil {
+	if err == nil && f.library != nil {
 		err = f.load(t, m, path)
 	}
-	return injected, err
+	return err
 }
 
 // opens reports whether a process that sees the ids of this PID namespace finds the buffer where a plan says: it has a /proc

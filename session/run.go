@@ -224,7 +224,7 @@ func (s *session) begin(l *launch.Launcher, signals <-chan os.Signal) (launch.St
 	if s.attached == nil {
 		return s.launch(l, signals)
 	}
-	s.release(false)
+	s.release()
 	s.work() // those that are attached to run on, and ask
 	st, err := s.attach()
 	if s.o.Attach.Attached != nil {

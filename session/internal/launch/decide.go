@@ -100,7 +100,7 @@ func (l *Launcher) launch() (started, error) {
 		f.hold = refused
 		w = decide(f)
 	}
-	l.Release(false)
+	l.Release()
 	if w == underEmulator {
 		return l.emulated()
 	}

@@ -60,9 +60,8 @@ type Launcher struct {
 	// Ready is called when execve has succeeded and, if the program can be held
 	// there, before its first instruction.
 	Ready func(pid int)
-	// Release is called before anything runs in the program, the tracer included, when all else has been done. traced: the
-	// tracer will be put into it. If it cannot be, Release is called once more.
-	Release func(traced bool)
+	// Release is called before anything runs in the program, the tracer included, when all else has been done.
+	Release func()
 	// Observed: it is to be called before the program's first instruction, if that is possible.
 	Observed bool
 }
@@ -121,14 +120,12 @@ func (l *Launcher) traced() (started, error) {
 			err = t.ReplaceEnv(r, numbered(r, pid))
 		}
 	}
-	l.Release(l.Memory != nil || l.Other != nil)
+	l.Release()
 	if err == nil {
 		s.memory, err = l.inject(t, pid)
 	}
 	if s.Injected = s.memory != nil; s.Injected {
 		s.Way = "in its memory"
-	} else {
-		l.Release(false)
 	}
 	if err == nil {
 		err = t.SetSignals(l.Inherited.Ignored, l.Inherited.Blocked)
