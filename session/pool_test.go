@@ -349,24 +349,30 @@ func TestWriteError(t *testing.T) {
 	})
 }
 
-// The pool is found where the format says, and is closed at the program's exec.
+// The pool is found where runtimes look for it, and is closed at the program's exec.
 func TestPoolDescriptor(t *testing.T) {
-	var r recorderCmd
-	x := r.run(t, "sh", "-c", "readlink /proc/$PPID/fd/1000; readlink /proc/self/fd/1000; ulimit -Sn")
-	want := "/memfd:fentry-pool (deleted)\n"
-	if !strings.HasPrefix(x.stdout, want) || strings.Count(x.stdout, "fentry") != 1 {
-		t.Errorf("%q", x.stdout)
-	}
-	// Also with a limit that is too low for it, which the program keeps.
-	r.prefix = []string{"sh", "-c", "ulimit -n 100; exec \"$@\"", "sh"}
-	x = r.run(t, "sh", "-c", "readlink /proc/$PPID/fd/1000; ulimit -Sn; ulimit -Hn")
-	if launch.HasCapability(unix.CAP_SYS_RESOURCE) {
-		want += "100\n100\n"
-	} else {
-		want = "100\n100\n"
-	}
-	if x.stdout != want {
-		t.Errorf("%q, want %q", x.stdout, want)
+	const name, gone = "/memfd:fentry-pool (deleted)\n", "63 is gone\n1000 is gone\n"
+	look := `look() { for fd in 63 1000; do readlink /proc/$1/fd/$fd || echo $fd is gone; done; }; look self; look $PPID; ulimit -Sn; ulimit -Hn`
+	for _, tt := range []struct {
+		name, before string
+		want         string
+	}{
+		{"low", "ulimit -n 2000", gone + name + "1000 is gone\n2000\n2000\n"},
+		{"in use", "ulimit -n 2000; exec 63< /dev/null", "/dev/null\n1000 is gone\n/dev/null\n" + name + "2000\n2000\n"},
+		{"limited", "ulimit -n 100", gone + name + "1000 is gone\n100\n100\n"},
+		// The program keeps a limit that is too low for either.
+		{"low limit", "ulimit -n 60", gone + "63 is gone\n" + name + "60\n60\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.name == "low limit" && !launch.HasCapability(unix.CAP_SYS_RESOURCE) {
+				tt.want = gone + gone + "60\n60\n" // which cannot be raised
+			}
+			r := recorderCmd{prefix: []string{"bash", "-c", tt.before + `; exec "$@"`, "bash"}}
+			x := r.run(t, "bash", "-c", look)
+			if x.stdout != tt.want {
+				t.Errorf("%q, want %q: %s", x.stdout, tt.want, x.stderr)
+			}
+		})
 	}
 }
 

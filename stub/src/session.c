@@ -3,7 +3,7 @@
    What is named in the configuration comes first: a recorder that patches a process says
    there where its pool is, and without that recorder there is nothing to be traced for. A
    patched file says nothing, and looks among its ancestors: a recorder holds its pool at a
-   descriptor with a fixed number. An environment variable would get lost where a program
+   descriptor with a known number. An environment variable would get lost where a program
    cleans the environment of those it starts. FENTRY_OFF and FENTRY_DATA are for people, and
    for traces that the program writes itself. */
 #include "configuration.h"
@@ -53,34 +53,43 @@ static int open_path(const char *path)
 	return ok;
 }
 
-/* find_recorder looks for a recorder among the ancestors: its pool is at a
-   descriptor with a number of its own. A recorder outside of this PID namespace
-   knows its tasks by other numbers: it is not found. */
+/* A recorder's pool is at one of two descriptors: at the last of those that a
+   process has room for from its beginning, or, if that is in use, at a high one. */
+enum { LOW_FD = 63, HIGH_FD = 1000 };
+
+/* find_at looks for a pool at a descriptor of a process. */
+static int find_at(u32 pid, u32 fd)
+{
+	char path[48], target[64];
+	join(path, sizeof path, "/proc/", 0, 0);
+	char *e = decimal(path + 6, pid);
+	memcpy(e, "/fd/", 4);
+	decimal(e + 4, fd);
+	i64 n = readlink(path, target, sizeof target - 1);
+	if (failed(n))
+		return 0;
+	target[n] = 0;
+	if (!starts_with(target, "/memfd:fentry-pool"))
+		return 0;
+	int is = open_path(path);
+	if (is == STRANGER)
+		say("the recorder at ", path, " belongs to another user, and is not joined", 0);
+	return is == OPEN;
+}
+
+/* find_recorder looks for a recorder among the ancestors. A recorder outside of
+   this PID namespace knows its tasks by other numbers: it is not found. */
 static int find_recorder(void)
 {
 	struct process p = { 0, 0, 0, 0 };
-	char path[48], target[64];
 	u32 next = getpid();
 	if (!own_proc())
 		return 0;
 	for (u32 i = 0; i < 1024 && next != 0; i++) {
 		if (!read_process(next, &p))
 			return 0;
-		char *e = path;
-		join(path, sizeof path, "/proc/", 0, 0);
-		e = decimal(path + 6, next);
-		memcpy(e, "/fd/1000", 9);
-		i64 n = readlink(path, target, sizeof target - 1);
-		if (!failed(n)) {
-			target[n] = 0;
-			if (starts_with(target, "/memfd:fentry-pool")) {
-				int is = open_path(path);
-				if (is == OPEN)
-					return 1;
-				if (is == STRANGER)
-					say("the recorder at ", path, " belongs to another user, and is not joined", 0);
-			}
-		}
+		if (find_at(next, LOW_FD) || find_at(next, HIGH_FD))
+			return 1;
 		next = p.parent;
 	}
 	return 0;

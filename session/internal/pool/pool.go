@@ -19,11 +19,8 @@ import (
 	"github.com/fentry-dev/fentry/trace"
 )
 
-// Where runtimes look for a pool.
-const (
-	Name   = "fentry-pool" // of the memfd; runtimes look for it by this name
-	poolFD = 1000          // and at this descriptor of their ancestors
-)
+// Name is a pool's name as a memory file, by which runtimes tell it from other descriptors.
+const Name = "fentry-pool"
 
 // Limits of the pool's size. A task needs a chunk while it writes to another.
 const (
@@ -69,7 +66,7 @@ type Pool struct {
 	alone  bool
 
 	settled <-chan struct{} // closed when known is; nil: it is
-	known   bool            // it is poolFD, too
+	known   int             // another descriptor that it is; 0: none
 }
 
 // New makes an empty pool with room for about size bytes of chunks of full size.
@@ -178,9 +175,9 @@ func (p *Pool) Close() {
 	if p.FD >= 0 {
 		unix.Close(p.FD)
 	}
-	if p.WaitKnown(); p.known {
-		unix.Close(poolFD)
-		p.known = false
+	if p.WaitKnown(); p.known != 0 {
+		unix.Close(p.known)
+		p.known = 0
 	}
 }
 
