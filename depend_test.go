@@ -55,7 +55,7 @@ var mayImport = map[string][]string{
 
 	"view": {"export", "trace", "internal/mapped", "internal/parallel", "internal/safetext"},
 
-	"session":                 {"trace", "internal/format", "internal/mapped", "internal/osthread", "internal/safefile", "arch", "patch"},
+	"session":                 {"trace", "internal/format", "internal/mapped", "internal/osthread", "internal/parallel", "internal/safefile", "arch", "patch"},
 	"session/internal/clock":  {},
 	"session/internal/limits": {},
 	"session/internal/procfs": {},
@@ -82,7 +82,7 @@ var mayImport = map[string][]string{
 		"internal/safefile", "internal/triggers", "names", "patch", "record", "session", "stub", "symbol", "trace"},
 	"cmd/fentry": {"fentry", "arguments", "elfio", "elfio/ar", "export", "export/formats", "export/ftrace", "export/ndjson", "names",
 		"patch", "record", "record/objects", "session", "stacks", "stub", "symbol", "trace", "tracefs", "view", "internal/atomicfile",
-		"internal/heap", "internal/machine", "internal/mapped", "internal/osthread",
+		"internal/heap", "internal/machine", "internal/mapped", "internal/osthread", "internal/parallel",
 		"internal/safefile", "internal/safetext", "internal/syscalls", "internal/triggers"},
 	"cmd/fentry/internal/mcount": {"internal/buildstep", "internal/safetext", "record/objects"},
 	"cmd/fentry/internal/hot":    {"trace"},

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/fentry-dev/fentry/internal/parallel"
 	"github.com/fentry-dev/fentry/session/internal/clock"
 	"github.com/fentry-dev/fentry/session/internal/tracedir"
 	"github.com/fentry-dev/fentry/trace"
@@ -41,7 +42,7 @@ type indexing struct {
 // index begins to make the index, if this is a recording that it can be made of. A trace of the newest events is short,
 // and not written before the end.
 func (s *session) index() *indexing {
-	if s.pool == nil || s.o.Policy == trace.PolicyOverwrite || runtime.GOMAXPROCS(0) < 2 {
+	if s.pool == nil || s.o.Policy == trace.PolicyOverwrite || parallel.Processors() < 2 {
 		return nil
 	}
 	worth := int64(trace.WorthIndex)

@@ -4,9 +4,10 @@ import (
 	"errors"
 	"math"
 	"math/big"
-	"runtime"
 	"slices"
 	"sync"
+
+	"github.com/fentry-dev/fentry/internal/parallel"
 )
 
 // ReportOptions say what [Trace.Report] counts. The zero value counts all tasks, with one row per function.
@@ -374,7 +375,7 @@ func (q sqSum) stdDev(sum, n uint64) float64 {
 
 func workers(n, tasks int) int {
 	if n <= 0 {
-		n = runtime.GOMAXPROCS(0)
+		n = parallel.Processors()
 	}
 	return max(1, min(n, tasks))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/parallel"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 	"github.com/fentry-dev/fentry/tracefs"
@@ -91,6 +92,7 @@ func (c *mountCmd) run(a *app, cmd *cobra.Command, process, dir string) error {
 	if err := os.Mkdir(t.dir, 0o700); err != nil {
 		return pathError(err)
 	}
+	parallel.Waiters()
 	var mounted *tracefs.Mounted
 	var failed error
 	res, err := fentry.Attach(context.Background(), pids, fentry.Options{

@@ -17,6 +17,7 @@ import (
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/internal/heap"
 	"github.com/fentry-dev/fentry/internal/osthread"
+	"github.com/fentry-dev/fentry/internal/parallel"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
@@ -219,6 +220,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 		return err
 	}
 	heap.Generous()
+	parallel.Waiters()
 	if len(c.attach) > 0 {
 		// What runs can leave others little time. The recording itself does without.
 		c.usual = osthread.Hurry()

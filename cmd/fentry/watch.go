@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/parallel"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
@@ -198,6 +199,7 @@ func (c *watchFlags) watch(
 
 // record records until the program, the processes or the recording end.
 func (c *watchFlags) record(a *app, args []string, o fentry.Options) (*fentry.Result, error) {
+	parallel.Waiters()
 	if len(c.attach) > 0 {
 		pids, err := findProcesses(c.attach)
 		if err != nil {

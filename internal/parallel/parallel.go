@@ -2,7 +2,6 @@
 package parallel
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -12,7 +11,7 @@ import (
 // Do calls do(0) to do(n-1) on as many goroutines as there are processors, and returns when all are done. A fault in a
 // mapped file ends the work, and arrives at the caller, as if do had been called there (package mapped).
 func Do(n int, do func(int)) {
-	workers := min(n, runtime.GOMAXPROCS(0))
+	workers := min(n, Processors())
 	if workers <= 1 {
 		for i := range n {
 			do(i)
