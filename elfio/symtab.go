@@ -20,6 +20,7 @@ type Symbol struct {
 	// a file with 0xff00 or more sections, Shndx tells the two apart.
 	Section uint32
 	Shndx   uint16 // st_shndx as stored
+	Version uint16 // of a dynamic symbol: its entry in .gnu.version, 0 if there is none
 	Index   uint32 // index in its table
 }
 
@@ -37,6 +38,12 @@ func (s Symbol) Reserved() bool {
 	return elf.SectionIndex(s.Shndx) >= elf.SHN_LORESERVE && elf.SectionIndex(s.Shndx) != elf.SHN_XINDEX
 }
 
+// Superseded reports whether a dynamic symbol is of a version that is not the default one of its name: it is kept for what
+// was linked before, and nothing new can be linked with it. Of symbols of .symtab the names tell (name@VERSION).
+func (s Symbol) Superseded() bool { return s.Version&versionHidden != 0 }
+
+const versionHidden = 0x8000 // VERSYM_HIDDEN (LSB, "Symbol Version Table")
+
 // Symbols returns the symbols of the first SHT_SYMTAB section, or nil if there is none. The null symbol is left out,
 // so entry i has Index i+1.
 func (f *File) Symbols() ([]Symbol, error) {
@@ -51,7 +58,12 @@ func (f *File) Symbols() ([]Symbol, error) {
 // or, where section headers are stripped, through PT_DYNAMIC. The null symbol is left out.
 func (f *File) DynamicSymbols() ([]Symbol, error) {
 	if i := f.sectionOfType(elf.SHT_DYNSYM); i >= 0 {
-		return f.sectionSymbols(i)
+		syms, err := f.sectionSymbols(i)
+		if v := f.sectionOfType(elf.SHT_GNU_VERSYM); v >= 0 && err == nil {
+			versions, _ := f.SectionData(v)
+			f.addVersions(syms, versions)
+		}
+		return syms, err
 	}
 	d, err := f.dynamicInfo()
 	if err != nil || d == nil || d.symtab == 0 {
@@ -69,8 +81,24 @@ func (f *File) DynamicSymbols() ([]Symbol, error) {
 	if d.strsz > uint64(len(strs)) {
 		return nil, FormatErrorf("dynamic string table", stroff, "%#x bytes end outside its segment", d.strsz)
 	}
-	return f.symbols(symbolTable{what: "dynamic symbol table", off: off, data: table[:n*f.c.SymSize()],
+	syms, err := f.symbols(symbolTable{what: "dynamic symbol table", off: off, data: table[:n*f.c.SymSize()],
 		names: newStringTable(strs[:d.strsz])})
+	if d.versym != 0 && err == nil {
+		versions, _ := f.From(d.versym)
+		f.addVersions(syms, versions)
+	}
+	return syms, err
+}
+
+// addVersions sets the versions of dynamic symbols, as far as the table goes.
+func (f *File) addVersions(syms []Symbol, versions []byte) {
+	for i := range syms {
+		b, ok := raw.Slice(versions, 2*uint64(syms[i].Index), 2)
+		if !ok {
+			return
+		}
+		syms[i].Version = f.c.Order.Uint16(b)
+	}
 }
 
 // symbolTable is a symbol table with the tables it needs.

@@ -206,20 +206,24 @@ func startsFramed(cfa []byte) bool {
 const rankNone = 255
 
 // nameRank orders the names of one address, the lowest first: names of functions before those of what an IFUNC resolver
-// chooses, then global, local, weak, then .symtab before .dynsym.
+// chooses, then global, local, weak, then those that can still be linked with before those that cannot (glibc's cfree is
+// free), then .symtab before .dynsym.
 func nameRank(s *elfio.Symbol, dynamic bool) uint8 {
 	var r uint8
 	if s.Type() != elf.STT_FUNC {
-		r += 16
+		r += 32
 	}
 	switch s.Bind() {
 	case elf.STB_GLOBAL:
 	case elf.STB_LOCAL:
-		r += 2
-	case elf.STB_WEAK:
 		r += 4
+	case elf.STB_WEAK:
+		r += 8
 	default:
-		r += 6
+		r += 12
+	}
+	if s.Superseded() || superseded(s.Name) {
+		r += 2
 	}
 	if dynamic {
 		r++
@@ -253,6 +257,12 @@ func BaseName(s string) string {
 		return s[:i]
 	}
 	return s
+}
+
+// superseded reports whether a name has the suffix of a version that is not the default one.
+func superseded(s string) bool {
+	i := strings.IndexByte(s, '@')
+	return i > 0 && !strings.HasPrefix(s[i+1:], "@")
 }
 
 // addrRange is [lo, hi).
