@@ -10,6 +10,7 @@ package fentry
 // of a mapping find what they look for. What is off for long is mapped from the program's own file again.
 
 import (
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/internal/cache"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/patch"
 )
@@ -30,12 +32,19 @@ const (
 	codeFrom = 64
 )
 
+// codeKey is the key of the copy of a plan, of which the key and what [patch.AppendMemory] appends are given. By the same key
+// there is another plan once a file with more names has come, and the code of a copy leads to what its own plan adds.
+func codeKey(key string, plan []byte) string {
+	sum := plan[len(plan)-crc32.Size:]
+	return cache.Key("code", key, string(sum))
+}
+
 // old reports whether a file was not changed just now, whatever its file system notes of that.
 func old(st *unix.Stat_t) bool {
 	return time.Since(time.Unix(st.Ctim.Unix())) >= plansAge && time.Since(time.Unix(st.Mtim.Unix())) >= plansAge
 }
 
-// code has a plan, which is kept by a key, use a copy of the program with the code changed, if there is one or it can be made.
+// code has a plan use a copy of the program with the code changed, if there is one by a key or it can be made.
 func (k *plans) code(key, path string, exe *os.File, st *unix.Stat_t, m *patch.Memory) {
 	m.Code = k.codeFile(key, path, exe, st, m)
 	m.CodeRX = patch.AddedAt(st.Size)

@@ -67,6 +67,7 @@ type aboutPlan struct {
 type keptPlan struct {
 	about  aboutPlan
 	key    string
+	code   string // the key of the copy with changed code
 	memory *patch.Memory
 }
 
@@ -127,6 +128,7 @@ func (k *plans) get(path string, st *unix.Stat_t) *keptPlan {
 		k.cache.Drop(plansKind, p.key) // it is damaged
 		return nil
 	}
+	p.code = codeKey(p.key, b)
 	return p
 }
 
@@ -141,8 +143,9 @@ func readKept(f *os.File, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// put keeps a plan of a program, with its symbol file, and returns its key; "": it is not kept. It is called below a Guard.
-func (k *plans) put(p *Program, st *unix.Stat_t, plan *patch.Plan, memory *patch.Memory) (key string) {
+// put keeps a plan of a program, with its symbol file, and returns the key of the copy with changed code; "": the plan is not
+// kept. It is called below a Guard.
+func (k *plans) put(p *Program, st *unix.Stat_t, plan *patch.Plan, memory *patch.Memory) (code string) {
 	if k == nil || st.Size < plansFrom || time.Since(time.Unix(st.Ctim.Unix())) < plansAge || !memory.Keeps() {
 		return ""
 	}
@@ -154,11 +157,11 @@ func (k *plans) put(p *Program, st *unix.Stat_t, plan *patch.Plan, memory *patch
 	if p.mapped.Changed() != nil || !about.Names.holds(&k.symbols) {
 		return ""
 	}
-	key = k.key(p.Path, st)
+	key, b := k.key(p.Path, st), patch.AppendMemory(nil, memory)
 	k.cache.Drop(plansKind, key) // if there is one, it is out of date
 	k.cache.Drop(namesKind, key)
 	f, err := k.cache.Put(plansKind, key, "plan", &about, func(f *os.File) error {
-		_, err := f.Write(patch.AppendMemory(nil, memory))
+		_, err := f.Write(b)
 		return err
 	})
 	if err != nil {
@@ -169,7 +172,7 @@ func (k *plans) put(p *Program, st *unix.Stat_t, plan *patch.Plan, memory *patch
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.kept = true
-	return key
+	return codeKey(key, b)
 }
 
 // copyNames writes the symbol file of a plan. done is false if there is none: then the next run is to make both.

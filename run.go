@@ -436,7 +436,7 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 	}
 	if r.kept != nil {
 		if r.kept.memory.SetSession(pool) == nil {
-			r.keepCode(r.kept.key, r.kept.memory)
+			r.keepCode(r.kept.code, r.kept.memory)
 			return r.kept.memory, nil
 		}
 		r.kept = nil
@@ -478,7 +478,7 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 	return m, nil
 }
 
-// keepCode has the program's code mapped from the copy in which it is changed, of which a plan is kept by a key.
+// keepCode has the program's code mapped from the copy in which it is changed, which is kept by a key.
 func (r *run) keepCode(key string, m *patch.Memory) {
 	planned, ok := statOf(r.p.mapped)
 	exe, err := safefile.Open(r.p.Path)

@@ -37,7 +37,8 @@ func (m *Memory) Keeps() bool {
 		uint64(len(m.RX))-(m.Session-m.RXAddr) >= format.ConfigNSession
 }
 
-// AppendMemory appends it in the form that [ReadMemory] reads, without the path of the recorder's buffer.
+// AppendMemory appends it in the form that [ReadMemory] reads, without the path of the recorder's buffer. The last four bytes
+// are a checksum of the others.
 func AppendMemory(b []byte, m *Memory) []byte {
 	start := len(b)
 	for _, w := range m.words() {
