@@ -136,7 +136,9 @@ func (f *follower) executes(pid int, r *drain.Request) uint32 {
 		})
 	})
 	if err := <-held; err != nil {
-		f.o.Left(call.Path, err)
+		if !errors.Is(err, tracee.ErrNotExecuted) {
+			f.o.Left(call.Path, err)
+		}
 		return drain.Failed
 	}
 	return drain.Done

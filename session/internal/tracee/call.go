@@ -18,17 +18,10 @@ func (t *Process) resume(how func(pid, signal int) error) error {
 		if err := how(t.pid, 0); err != nil {
 			return &RefusedError{fmt.Errorf("ptrace: %w", err)}
 		}
-		var ws syscall.WaitStatus
-		for {
-			_, err := syscall.Wait4(t.pid, &ws, syscall.WALL, nil)
-			if err == nil {
-				break
-			}
-			if err != syscall.EINTR {
-				return &RefusedError{fmt.Errorf("wait: %w", err)}
-			}
-		}
+		ws, err := t.wait()
 		switch {
+		case err != nil:
+			return err
 		case !ws.Stopped():
 			return &EndedError{ws}
 		case ws.StopSignal() == syscall.SIGTRAP, ws.StopSignal() == syscallTrap:

@@ -25,40 +25,63 @@ import (
 // event; then, or if the thread does something else, nothing has happened that it could notice. Up to that event a
 // tracer that dies leaves a process that goes on; a signal that comes meanwhile is delivered.
 
-// ErrNotExecuted: the call has failed, or was not made.
+// ErrNotExecuted: the call has failed, or was not made, as if another thread of the process has executed a program first.
 var ErrNotExecuted = errors.New("no program was executed")
 
 // Seize makes the calling thread the tracer of a thread, and holds that. Both are system threads; the caller must stay
-// on its one until Detach.
+// on its one until Detach. The error is ErrNotExecuted if the thread has ended, and an EndedError if its process has.
 func Seize(pid, tid int) (*Process, error) {
+	t := &Process{pid: tid, group: pid}
+	if err := t.seize(); err != nil {
+		return nil, notExecuted(err)
+	}
+	return t, nil
+}
+
+// notExecuted is the error of a tracer whose thread can be gone.
+func notExecuted(err error) error {
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ECHILD) {
+		return ErrNotExecuted
+	}
+	return err
+}
+
+// ended is the error for a thread that has ended with a status, which is that of its process if it was the first one.
+func (t *Process) ended(ws syscall.WaitStatus) error {
+	if t.pid != t.group {
+		return ErrNotExecuted
+	}
+	return &EndedError{ws}
+}
+
+func (t *Process) seize() error {
 	const options = unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_TRACESYSGOOD
 	request := func(what string, nr, data uintptr) error {
-		if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, nr, uintptr(tid), 0, data, 0, 0); errno != 0 {
+		if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, nr, uintptr(t.pid), 0, data, 0, 0); errno != 0 {
 			return &RefusedError{fmt.Errorf("%s: %w", what, errno)}
 		}
 		return nil
 	}
 	if err := request("PTRACE_SEIZE", unix.PTRACE_SEIZE, options); err != nil {
-		return nil, err
+		return err
 	}
-	t := &Process{pid: tid, group: pid}
 	if err := request("PTRACE_INTERRUPT", unix.PTRACE_INTERRUPT, 0); err != nil {
-		return nil, err // it has ended
+		return err // it has ended
 	}
 	for {
 		ws, err := t.waitAny()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if !ws.Stopped() {
-			return nil, &EndedError{ws}
+			return t.ended(ws)
 		}
 		if ws.TrapCause() == unix.PTRACE_EVENT_STOP || groupStopped(ws) {
-			return t, nil
+			return nil
 		}
 		// A signal was quicker.
 		if err := unix.PtraceCont(t.pid, int(ws.StopSignal())); err != nil {
-			return nil, &RefusedError{fmt.Errorf("ptrace: %w", err)}
+			return &RefusedError{fmt.Errorf("ptrace: %w", err)}
 		}
 	}
 }
@@ -70,33 +93,44 @@ func groupStopped(ws syscall.WaitStatus) bool {
 
 // waitAny waits for a stop of the thread, which has the id of its process when it has executed a program.
 func (t *Process) waitAny() (ws syscall.WaitStatus, err error) {
-	if t.pid == t.group {
+	if t.pid == t.group && t.alone() {
 		return t.wait()
 	}
-	// The kernel lets nobody wait for either of two ids.
+	// The kernel lets nobody wait for either of two ids, and does not wake who waits for a thread whose id another one gets.
 	for {
+		gone := true
 		for _, id := range []int{t.pid, t.group} {
-			got, err := syscall.Wait4(id, &ws, syscall.WALL|syscall.WNOHANG, nil)
+			got, err := syscall.Wait4(id, &ws, waitOwn|unix.WNOHANG, nil)
 			if got == id && err == nil {
 				t.pid = id
 				return ws, nil
 			}
-			if err == syscall.ECHILD && id == t.group && !threadThere(t.pid) {
-				return ws, &RefusedError{fmt.Errorf("wait: %w", err)}
-			}
+			gone = gone && err == syscall.ECHILD
+		}
+		if gone {
+			return ws, &RefusedError{fmt.Errorf("wait: %w", syscall.ECHILD)}
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
 }
 
-func threadThere(tid int) bool { return syscall.Kill(tid, 0) != syscall.ESRCH }
+// alone tells whether a seized thread was its process's only one when this was asked first: then it stays so.
+func (t *Process) alone() bool {
+	if t.threads == 0 {
+		tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", t.pid))
+		t.threads = max(len(tasks), 1) // none: it has ended
+	}
+	return t.threads == 1
+}
 
 // mostCalls is more system calls than there are between the question and the program, even if a signal is handled.
 const mostCalls = 64
 
 // Execute lets a seized process go on until it has executed the program. Its error is ErrNotExecuted if it has not, and
 // can be let go.
-func (t *Process) Execute() error {
+func (t *Process) Execute() error { return notExecuted(t.execute()) }
+
+func (t *Process) execute() error {
 	executes, executed := false, false
 	for signal, calls := syscall.Signal(0), 0; calls < 2*mostCalls; {
 		if err := unix.PtraceSyscall(t.pid, int(signal)); err != nil {
@@ -109,7 +143,7 @@ func (t *Process) Execute() error {
 		signal = 0
 		switch {
 		case !ws.Stopped():
-			return &EndedError{ws}
+			return t.ended(ws)
 		case ws.StopSignal() == syscallTrap:
 			calls++
 			s, err := t.syscallStop()

@@ -296,7 +296,7 @@ func (l *loader) run(give func(Opened) string) (loaderEnd, error) {
 // wait waits for the process's next stop.
 func (t *Process) wait() (ws syscall.WaitStatus, err error) {
 	for {
-		_, err := syscall.Wait4(t.pid, &ws, syscall.WALL, nil)
+		_, err := syscall.Wait4(t.pid, &ws, waitOwn, nil)
 		if err == nil {
 			return ws, nil
 		}

@@ -452,7 +452,7 @@ func (t *Process) awaitOr(deadline time.Time, pause func(looks int) bool) (ws sy
 func (t *Process) look() (ws syscall.WaitStatus, err error) {
 	var info unix.Siginfo
 	_, _, errno := unix.RawSyscall6(unix.SYS_WAITID, unix.P_PID, uintptr(t.pid), uintptr(unsafe.Pointer(&info)),
-		unix.WALL|unix.WNOHANG|unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, 0, 0)
+		waitOwn|unix.WNOHANG|unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}
@@ -461,7 +461,7 @@ func (t *Process) look() (ws syscall.WaitStatus, err error) {
 	}
 	const trapped, stopped = 4, 5 // CLD_TRAPPED, CLD_STOPPED
 	if info.Code != trapped && info.Code != stopped {
-		_, err = syscall.Wait4(t.pid, &ws, syscall.WALL|syscall.WNOHANG, nil)
+		_, err = syscall.Wait4(t.pid, &ws, waitOwn|unix.WNOHANG, nil)
 		return ws, err
 	}
 	status := *(*int32)(unsafe.Add(unsafe.Pointer(&info), 24)) // si_status

@@ -33,10 +33,11 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // Process is a process in its exec stop. All methods must be called from the
 // thread that started it: ptrace knows tracers by thread.
 type Process struct {
-	pid   int
-	group int      // of a seized thread: its process
-	entry uint64   // of the program, if the auxiliary vector no longer says so
-	mem   *os.File // /proc/PID/mem
+	pid     int
+	group   int      // of a seized thread: its process
+	threads int      // which that had; 0: not known yet
+	entry   uint64   // of the program, if the auxiliary vector no longer says so
+	mem     *os.File // /proc/PID/mem
 	// changed: what the program was is not all there any more.
 	changed bool
 	// poke: /proc/PID/mem does not write to read-only memory here
@@ -50,11 +51,15 @@ type Process struct {
 	parked *parked
 }
 
+// waitOwn has wait4(2) wait for what the calling thread traces or has begun, and for nothing that other threads do: when a program is
+// executed by a thread that another one of them traces, that gets the id of its process, whose first thread can be traced as well.
+const waitOwn = unix.WALL | unix.WNOTHREAD
+
 // StopAtExec waits for a child started with PTRACE_TRACEME to finish execve. It
 // returns ended true with its status if the child died instead.
 func StopAtExec(pid int) (t *Process, status syscall.WaitStatus, ended bool, err error) {
 	for {
-		_, err = syscall.Wait4(pid, &status, syscall.WALL, nil)
+		_, err = syscall.Wait4(pid, &status, waitOwn, nil)
 		if err == nil {
 			break
 		}
@@ -115,7 +120,7 @@ func (t *Process) Kill() {
 	syscall.Kill(t.pid, syscall.SIGKILL)
 	for {
 		var ws syscall.WaitStatus
-		_, err := syscall.Wait4(t.pid, &ws, syscall.WALL, nil)
+		_, err := syscall.Wait4(t.pid, &ws, waitOwn, nil)
 		if err == syscall.EINTR {
 			continue
 		}
