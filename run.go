@@ -559,6 +559,9 @@ func (r *run) copy(pool string, f *os.File) error {
 
 // symbols writes the .sym file of an image.
 func (r *run) symbols(im session.Image, w io.Writer) error {
+	if r.o.Live != nil {
+		r.doings.l.table(im.ID) // which is asked for when all files have been closed, too
+	}
 	return mapped.Guard(func() error { return r.writeSymbols(im, w) })
 }
 

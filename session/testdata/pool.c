@@ -46,7 +46,7 @@ static int open_pool(void)
 {
 	for (int pid = getppid(); pid > 1;) {
 		char path[64], link[128];
-		snprintf(path, sizeof path, "/proc/%d/fd/1000", pid);
+		snprintf(path, sizeof path, "/proc/%d/fd/63", pid);
 		ssize_t n = readlink(path, link, sizeof link - 1);
 		link[n < 0 ? 0 : n] = 0;
 		if (!strncmp(link, "/memfd:fentry-pool", 18))
