@@ -24,7 +24,8 @@ import (
 // is.
 //
 // A window must not touch the site of a function that is traced, or one that could be: what a plan does with functions
-// may be edited. Nor the padding that a short jump in such a site goes to. Of the ways to move a system call there is nearly always one that keeps away from them.
+// may be edited. Nor must it touch the padding that a short jump in such a site goes to. Of the ways to move a system call
+// there is nearly always one that keeps away from them.
 //
 // A thread that waits in the kernel waits in the copy. So each copy has an entry of its own in the unwind tables, with
 // the rows of the original; where that has none, as behind the instruction of clone, there is none.
