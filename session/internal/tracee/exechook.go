@@ -240,6 +240,9 @@ func (p *process) findInFile(m *mapping, near func([]byte, int64) error) (found 
 		b = b[:min(uint64(len(b)), m.hi-m.lo)]
 		found = findExecs(b, near)
 		for _, s := range found {
+			if s.at >= uint64(len(b)) {
+				return errors.New("behind a jump") // a call that is recorded, in a copy of the file
+			}
 			var have [execLen]byte
 			want := b[s.at:][:min(execLen, uint64(len(b))-s.at)]
 			if err := near(have[:len(want)], int64(s.at)); err != nil || !bytes.Equal(have[:len(want)], want) {
