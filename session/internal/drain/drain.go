@@ -299,6 +299,11 @@ func (d *Drainer) tellScarce(owned int) {
 	}
 }
 
+// recordersOwn tells of a kind of chunk that no program writes.
+func recordersOwn(kind trace.ChunkKind) bool {
+	return kind == trace.ChunkSwitchedOff || kind == trace.ChunkSched || kind == trace.ChunkCompressed
+}
+
 // inspect checks and seals a claimed chunk, and counts it. A chunk that makes no
 // sense is given back.
 func (d *Drainer) inspect(i int) (claim, bool) {
@@ -306,7 +311,7 @@ func (d *Drainer) inspect(i int) (claim, bool) {
 	used := pool.Seal(b)
 	c := claim{chunk: i, head: pool.HeaderOf(b, used), used: used}
 	kind := c.head.Kind()
-	if used == 0 || kind == 0 || kind > format.MaxKind || kind == trace.ChunkSwitchedOff || kind == trace.ChunkSched {
+	if used == 0 || kind == 0 || kind > format.MaxKind || recordersOwn(kind) {
 		d.stats.Bad++
 		d.p.Release(i, len(b))
 		d.p.Announce(1)

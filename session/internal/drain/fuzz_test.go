@@ -39,6 +39,7 @@ func FuzzPool(f *testing.F) {
 	image := append(chunk(trace.ChunkImage, 0, self, 0, 0), "path=/bin/x\x00nsites=12\x00"...)
 	f.Add([]byte{2, 2, 1, 0, 3, 2}, events, image, byte(0))
 	f.Add([]byte{2, 2, 2, 2, 2, 2}, events, chunk(trace.ChunkEvents, format.ChunkSize, 1<<31, 0, 40, 5<<32), byte(2))
+	f.Add([]byte{1, 2}, events, chunk(trace.ChunkCompressed, 0, self, 1, 50), byte(1)) // which programs do not write
 	f.Add([]byte{1, 1, 2, 2, 9, 2}, chunk(trace.ChunkProfile, 1<<20, 1, 0, 9, 7), chunk(trace.ChunkEvents, 8, 0, 0, 40), byte(1))
 	p, err := pool.New(chunks*format.ChunkSize, trace.PolicyBlock, clock.Reading{}, 1)
 	if err != nil {
