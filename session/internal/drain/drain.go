@@ -46,7 +46,6 @@ type Drainer struct {
 	newest map[pool.Task]uint32 // number of the newest chunk of a task in a round
 	vec    []stored
 	nap    time.Duration
-	naps   *time.Timer
 	roused chan struct{} // has something when a nap is to end
 	free   int           // chunks of full size that were free in the last round
 
@@ -194,13 +193,8 @@ func (d *Drainer) Run() {
 
 // sleep is a nap, which programs do not end by what they fill.
 func (d *Drainer) sleep() {
-	if d.naps == nil {
-		d.naps = time.NewTimer(d.nap)
-	} else {
-		d.naps.Reset(d.nap)
-	}
 	select {
-	case <-d.naps.C:
+	case <-time.After(d.nap):
 	case <-d.roused:
 	}
 }

@@ -23,22 +23,20 @@ const (
 // offline that it starts do not find the pool.
 //
 // Nobody else waits for the table of descriptors to grow, unless a limit has to be raised, which a program that is started
-// meanwhile would inherit. When the returned channel is closed, the descriptor is there, or none.
+// meanwhile would inherit. When the returned channel is closed, or if it is nil, the descriptor is there, or none.
 func (p *Pool) wellKnown() <-chan struct{} {
-	done := make(chan struct{})
 	if p.become(lowFD) {
-		close(done)
-		return done
+		return nil
 	}
 	var lim unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil && lim.Cur > highFD {
+		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			p.become(highFD)
 		}()
 		return done
 	}
-	defer close(done)
 	old := lim
 	lim.Cur = highFD + 1
 	lim.Max = max(lim.Max, lim.Cur)
@@ -49,7 +47,7 @@ func (p *Pool) wellKnown() <-chan struct{} {
 		// The descriptor stays valid under a lower limit.
 		_ = rawSetrlimit(unix.RLIMIT_NOFILE, &old)
 	}
-	return done
+	return nil
 }
 
 // become makes the pool's file a descriptor, too, if that is free.

@@ -2,7 +2,6 @@ package tracee
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -238,9 +237,7 @@ func (ts *threads) place(ms []mapping, others []hookPage, addr uint64) uint64 {
 			return at
 		}
 	}
-	all := slices.Concat(ms, taken)
-	slices.SortFunc(all, func(a, b mapping) int { return cmp.Compare(a.lo, b.lo) })
-	at, _ := gap(all, addr)
+	at, _ := gap(merged(ms, taken), addr)
 	return at
 }
 

@@ -109,11 +109,17 @@ func (l *Library) takes() uint64 {
 	return n
 }
 
+// merged are all of these mappings, by address.
+func merged(ms, taken []mapping) []mapping {
+	all := slices.Concat(ms, taken)
+	slices.SortFunc(all, func(a, b mapping) int { return cmp.Compare(a.lo, b.lo) })
+	return all
+}
+
 // room finds room for a library; 0: there is none.
 func (l *Library) room(ms, taken []mapping) uint64 {
 	// Rooms adjoin each other: what is between them would be lost to the many libraries of large programs.
-	all := slices.Concat(ms, taken)
-	slices.SortFunc(all, func(a, b mapping) int { return cmp.Compare(a.lo, b.lo) })
+	all := merged(ms, taken)
 	ends := make(map[uint64]bool, len(taken))
 	for _, m := range taken {
 		ends[m.hi] = true

@@ -3,7 +3,6 @@ package tracee
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -32,22 +31,7 @@ const (
 // newFakeRuntime has a process with an image that can be unloaded, or cannot.
 func newFakeRuntime(t *testing.T, leaves uint32) *fakeRuntime {
 	t.Helper()
-	cmd, in, out := started(t, "cat")
-	if _, err := io.WriteString(in, "x"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	ts, err := openThreads(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(ts.close)
-	ms, err := ts.maps()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ts, ms := opened(t, startedCat(t))
 	f := &fakeRuntime{Runtime: newRuntime(ts.memory(), ts.aux)}
 	for _, m := range ms {
 		if m.path == "[stack]" { // its end nobody uses
@@ -73,6 +57,7 @@ func newFakeRuntime(t *testing.T, leaves uint32) *fakeRuntime {
 	} {
 		le.PutUint64(f.page[o:], f.base+at)
 	}
+	var err error
 	if f.next(f.base+fakeState, &err); err != nil || len(f.Images) != 1 {
 		t.Fatalf("%d images, %v", len(f.Images), err)
 	}
