@@ -56,6 +56,7 @@ int main(int argc, char **argv)
 // withGiven builds a program in a directory, and the library libgiven.so beside it, of which it can call get.
 func withGiven(t *testing.T, dir, text string) (program, lib string) {
 	t.Helper()
+	testtool.Need(t, "gcc")
 	source, lib := filepath.Join(dir, "main.c"), filepath.Join(dir, "libgiven.so")
 	get := "__attribute__((noinline)) char *get(void) { static char s[] = \"x\"; __asm__ volatile(\"\"); return s; }\n"
 	for path, text := range map[string]string{source: text, filepath.Join(dir, "lib.c"): get} {

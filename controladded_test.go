@@ -151,6 +151,7 @@ func TestControlAddedAgain(t *testing.T) {
 // buildAdded makes a library with two functions, one of which calls the other.
 func buildAdded(t *testing.T) string {
 	t.Helper()
+	testtool.Need(t, "gcc")
 	dir := t.TempDir()
 	source, library := filepath.Join(dir, "added.c"), filepath.Join(dir, "libadded.so.1")
 	code := "static volatile int n;\n" +
