@@ -15,7 +15,8 @@
 //
 // The C files form layers, and a file uses only what is below it (TestLayers has the list). From the bottom up:
 //
-//	text, config, say, process, wipe   strings, configuration, messages, /proc, fork
+//	text, config, filter, say, process, wipe
+//	                                   strings, configuration, system calls, messages, /proc, fork
 //	image                              the images whose functions are traced, and their switches
 //	source, pool, file, directory      where chunks come from: a recorder, or a file
 //	chunk, profile                     events and counts, in chunks
@@ -108,5 +109,6 @@
 //   - Strict seccomp and PR_TSC_SIGSEGV forbid a program to read the time stamp counter: it is killed at its next
 //     traced call.
 //   - A seccomp filter that kills on mmap, madvise, futex, gettid, prctl or
-//     rt_sigprocmask kills the program when the runtime uses them.
+//     rt_sigprocmask kills the program when the runtime uses them, if it has not seen the filter come (filter.c):
+//     it does by a recorder's jumps, and where system calls are recorded.
 package stub

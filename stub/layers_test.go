@@ -22,6 +22,7 @@ var layers = []string{
 	"words",     // what the fast paths look at
 	"config",    // what the runtime was told
 	"tls",       // arm64: a thread's one word
+	"filter",    // system calls that the program has forbidden itself
 	"say",       // messages
 	"processor", // arm64: what it has
 	"process",   // this process and others

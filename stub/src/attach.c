@@ -52,7 +52,7 @@ static i64 take(const struct step *s)
 hidden void fentry_loader_changed(void)
 {
 	static u32 gone;
-	if (source.kind != POOL || load(&gone))
+	if (source.kind != POOL || !request_server() || load(&gone))
 		return;
 	struct sigset old = block();
 	static struct step s; /* the loader's locks are held; and a recorder that was stopped may write here late */

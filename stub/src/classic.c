@@ -311,7 +311,7 @@ public u64 ftrace_return_to_handler(u64 *parent, u64 fp)
 /* hook_entry asks the user's callback about a call, and follows it if wanted. */
 static void hook_entry(struct control *c, u64 *parent, u64 slot, u64 selfpc, u64 fp, u32 id)
 {
-	u64 aux, time;
+	u64 aux = 0, time = 0;
 	u32 depth = 1;
 	struct sigset old = block();
 	int ok = have_stack(c, slot, fp), tail = *parent == HANDLER;

@@ -1,9 +1,10 @@
 /* What a program is about to execute: the recorder is told (follow.c says why, and how the
-   program comes here).
+   program comes here). It comes here with filters of its system calls, too (filter.c).
 
    A child that has been forked, or shares its parent's memory (vfork), asks for itself:
    nothing here is written but the stack, and what is read does not change. The program
    goes on whatever the recorder answers, and the other one runs untraced then. */
+#include "filter.h"
 #include "machine.h"
 #include "process.h"
 #include "request.h"
@@ -28,13 +29,20 @@ static int silent(void)
 	return load(HEADER(u32, FT_H_SILENT)) == load(HEADER(u32, FT_H_HEARTBEAT)) + 1;
 }
 
-/* fentry_executes is for what is about to be executed; where code shares the instruction, it can be another system call.
-   A path that leads nowhere, as many do while a shell looks along $PATH, is not worth a question. */
-hidden void fentry_executes(u64 nr, u64 first, u64 second, u64 flags)
+/* fentry_executes is for what is about to be executed, and for filters of system calls that are about to be installed; where
+   code shares the instruction, it can be another system call. A path that leads nowhere, as many do while a shell looks along
+   $PATH, is not worth a question. */
+hidden void fentry_executes(u64 nr, u64 first, u64 second, u64 flags, u64 third)
 {
+	if (filter_comes(nr, (u64[]){ first, second, third }) == STRICT)
+		filtered_strictly();
 	if (nr != NR_EXECVE && nr != NR_EXECVEAT)
 		return;
 	u32 recorder = source.kind == POOL ? *HEADER(u32, FT_H_RECORDER) : 0;
+	if (recorder && load(&fentry_forbids)) {
+		add(HEADER(u32, FT_H_UNFOLLOWED), 1);
+		return;
+	}
 	struct exec_call call = { first, AT_FDCWD_, 0, gettid() };
 	if (nr == NR_EXECVEAT)
 		call = (struct exec_call){ second, (i32)first, (u32)flags, gettid() };

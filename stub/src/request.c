@@ -14,6 +14,7 @@
    recorder can be slow, and is waited for; not for one that is dead, and for one that is
    stopped only by the first request that it does not answer. Nothing here calls libc,
    because the caller may hold any lock. */
+#include "filter.h"
 #include "pool.h"
 #include "process.h"
 #include "request.h"
@@ -56,9 +57,12 @@ static int move(u32 *word, u32 from, u32 to)
 	return 1;
 }
 
-/* request_server is the process id of the recorder that answers; 0: nobody does. */
+/* request_server is the process id of the recorder that answers; 0: nobody does, or the program has forbidden itself some of
+   what it takes to ask. */
 hidden u32 request_server(void)
 {
+	if (load(&fentry_forbids))
+		return 0;
 	return source.kind == POOL ? *HEADER(u32, FT_H_RECORDER) : source.kind == FILE ? *HEADER(u32, FT_H_SERVER) : 0;
 }
 

@@ -2,6 +2,7 @@
    means, and the program's own may not be called: the errors that the runtime can meet
    have their texts here. */
 #include "configuration.h"
+#include "filter.h"
 #include "say.h"
 #include "sys.h"
 #include "text.h"
@@ -24,13 +25,14 @@ static const char *error_text(i64 err)
 	return 0;
 }
 
-/* say writes one line to standard error. err is a system call's result, 0: none. */
+/* say writes one line to standard error, but not of a program that has forbidden itself system calls: what it wants there is its
+   own business. err is a system call's result, 0: none. */
 hidden void say(const char *a, const char *b, const char *c, i64 err)
 {
 	char line[320], num[32] = ": error ";
 	const char *parts[] = { "fentry: ", a, b, c, 0, 0 };
 	u64 n = 0;
-	if (fentry_config.flags & FLAG_QUIET)
+	if (fentry_config.flags & FLAG_QUIET || load(&fentry_forbids))
 		return;
 	if (failed(err)) {
 		parts[4] = error_text(err) ? ": " : num;

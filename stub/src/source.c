@@ -47,6 +47,14 @@ hidden void uncounted(i32 n)
 	add(HEADER(u32, FT_H_UNCOUNTED), (u32)n);
 }
 
+/* filtered_strictly ends tracing in a process that has left itself no system calls, not even those for its mask of signals,
+   nor the clock. */
+hidden void filtered_strictly(void)
+{
+	if (images_arm(0))
+		uncounted(1);
+}
+
 /* allocate_ids returns what is to be added to an image's local ids, 1 to count, for ids
    that are unique in the trace, or -1 if there are none left. The header has a table of
    ranges, to which all processes of the trace add without a lock: an entry is taken by

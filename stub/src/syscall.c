@@ -23,10 +23,12 @@
 #include "blocks.h"
 #include "chunk.h"
 #include "configuration.h"
+#include "filter.h"
 #include "image.h"
 #include "machine.h"
 #include "memory.h"
 #include "handler.h"
+#include "source.h"
 #include "start.h"
 #include "sys.h"
 #include "syscall.h"
@@ -39,16 +41,14 @@ enum { CLONE_VM = 0x100, CLONE_VFORK = 0x4000 };
 /* The process has filtered its system calls. */
 static u32 filtered;
 
-/* watch_filters looks whether a system call installs a filter. In strict mode, where even the mask of signals is
-   not to be touched, tracing ends. */
+/* watch_filters looks whether a system call installs a filter. */
 static void watch_filters(u64 nr, const u64 *a)
 {
-	enum { PR_SET_SECCOMP_ = 22, STRICT = 1, SECCOMP_SET_MODE_STRICT_ = 0, SECCOMP_SET_MODE_FILTER_ = 1 };
-	if (nr == NR_PRCTL ? a[0] != PR_SET_SECCOMP_ : nr != NR_SECCOMP || a[0] > SECCOMP_SET_MODE_FILTER_)
-		return;
-	store(&filtered, 1);
-	if (nr == NR_PRCTL ? a[1] == STRICT : a[0] == SECCOMP_SET_MODE_STRICT_)
-		images_arm(0);
+	int comes = filter_comes(nr, a);
+	if (comes != NO_FILTER)
+		store(&filtered, 1);
+	if (comes == STRICT)
+		filtered_strictly();
 }
 
 /* remember notes a system call that has something to do at its end. Of more than there is room for,

@@ -9,7 +9,7 @@ import (
 
 // On arm64 a program is executed by
 //
-//	mov  x8, #221         (execve; 281, execveat)
+//	mov  x8, #221         (execve; 281, execveat; 167, prctl; 277, seccomp; or what syscall is called with: mov w8, w0)
 //	svc  #0
 //
 // with a few instructions between the two where a compiler has put them there. The second one becomes a branch to a stub,
@@ -23,7 +23,17 @@ const (
 	arm64Between = 8
 )
 
-var arm64ExecNumbers = []uint32{221, 281}
+// arm64ExecNumbers are those of execve, execveat, prctl and seccomp, and of whatever is called by number.
+var arm64ExecNumbers = []uint32{221, 281, 167, 277, anyNumber}
+
+// arm64Loads tells whether an instruction loads the number of a system call.
+func arm64Loads(w, nr uint32) bool {
+	const mov = 0x2a0003e8 // mov w8, w0; with bit 31 mov x8, x0
+	if nr == anyNumber {
+		return w&^(1<<31) == mov
+	}
+	return w&^(1<<31) == 0x52800008|nr<<5 // mov w8 or x8, #nr
+}
 
 // arm64FindExecs returns where programs are executed in code: the instructions that make the call. at reads from the memory
 // that it lies in, far behind the code's beginning or before it.
@@ -39,7 +49,7 @@ func arm64FindExecs(code []byte, at func(b []byte, far int64) error) (sites []ex
 	}
 	for i := int64(0); i+arm64.InstLen <= int64(len(code)); i += arm64.InstLen {
 		for _, nr := range arm64ExecNumbers {
-			if le.Uint32(code[i:])&^(1<<31) != 0x52800008|nr<<5 { // mov w8 or x8, #nr
+			if !arm64Loads(le.Uint32(code[i:]), nr) {
 				continue
 			}
 			for _, far := range arm64CallsBehind(word, i+arm64.InstLen) {

@@ -22,10 +22,10 @@ import (
 	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
-// Where programs execute others.
+// Where programs execute others, or filter their system calls.
 //
-// All of it goes by few instructions of the C library, those of execve and execveat, or of the program itself if that is
-// static. When they are loaded, a process that is traced asks to have them changed, so that it comes to its runtime
+// All of it goes by few instructions of the C library, those of execve and execveat, of prctl, seccomp
+// and syscall, or of the program itself if that is static. When they are loaded, a process that is traced asks to have them changed, so that it comes to its runtime
 // first. Nothing stops it for that: it waits for the answer, and no other thread runs, or it is left alone. Code is
 // written through /proc/PID/mem, as at an exec stop.
 
@@ -35,12 +35,15 @@ type ExecHooks struct {
 	found map[string][]execSite
 }
 
-// execSite is where a program is executed: on x86-64 the instruction that loads the number of the system call which does that,
-// with the call behind it, on arm64 the call.
+// execSite is where a system call is made of which the runtime is to know before: on x86-64 the instruction in front of it, which
+// loads the call's number or, where callers say that, the last argument, on arm64 the call.
 type execSite struct {
 	at uint64 // its address, or how far it is behind the beginning of a mapping
-	nr uint32
+	nr uint32 // the call's number, or anyNumber
 }
+
+// anyNumber: those who call the function say which system call it makes (syscall(3)).
+const anyNumber = ^uint32(0)
 
 // mapping is a line of /proc/PID/maps.
 type mapping struct {

@@ -8,7 +8,7 @@ import (
 
 // The instructions by which programs are executed are, in glibc, musl and all that is compiled from C,
 //
-//	b8 3b 00 00 00        mov  $59, %eax    (execve; 322, execveat)
+//	b8 3b 00 00 00        mov  $59, %eax    (execve; 322, execveat; 157, prctl; 317, seccomp)
 //	0f 05                 syscall
 //	48 ..                 cmp  $-4096, %rax; mov %rax, %rdi; ...
 //
@@ -19,6 +19,12 @@ import (
 // the call is one that is recorded: then it is behind a jump to the runtime, and an instruction that says where to come
 // back.
 
+// In glibc's syscall the number is what it is called with, and the last argument is loaded in front of the call:
+//
+//	4c 8b 4c 24 08        mov  8(%rsp), %r9
+//	0f 05                 syscall
+//	48 ..
+
 // Follows: the runtime of this machine asks before it executes a program.
 const Follows = true
 
@@ -27,13 +33,22 @@ const execStubSize = 32
 // execReach is how far a jump may lead to the page with the stubs.
 const execReach = 1 << 30
 
-var execNumbers = []uint32{59, 322}
+// execNumbers are those of execve, execveat, prctl and seccomp, and of whatever is called by number.
+var execNumbers = []uint32{59, 322, 157, 317, anyNumber}
 
-// findExecs returns where programs are executed in code. at reads from the memory that it lies in, far behind the code's
+// load returns the instruction in front of the call.
+func (s execSite) load() []byte {
+	if s.nr == anyNumber {
+		return []byte{0x4c, 0x8b, 0x4c, 0x24, 0x08} // mov 8(%rsp), %r9
+	}
+	return le.AppendUint32([]byte{0xb8}, s.nr) // mov $nr, %eax
+}
+
+// findExecs returns where programs are executed in code, or system calls can come to be filtered. at reads from the memory that it lies in, far behind the code's
 // beginning or before it.
 func findExecs(code []byte, at func(b []byte, far int64) error) (sites []execSite) {
 	for _, nr := range execNumbers {
-		load := le.AppendUint32([]byte{0xb8}, nr)
+		load := execSite{nr: nr}.load()
 		for from := 0; ; {
 			i := bytes.Index(code[from:], load)
 			if i < 0 {
@@ -41,7 +56,7 @@ func findExecs(code []byte, at func(b []byte, far int64) error) (sites []execSit
 			}
 			i += from
 			from = i + 1
-			if i > 0 && code[i-1]&0xf1 == 0x41 {
+			if nr != anyNumber && i > 0 && code[i-1]&0xf1 == 0x41 {
 				continue // mov $nr, %r8d
 			}
 			if calls(code[i+len(load):]) || leadsToCall(code, i+len(load), at) {
@@ -101,9 +116,9 @@ func execStubs(page, routine uint64, sites []execSite) (stubs []byte, edits []ar
 		if far := int64(s.at - at); uint64(len(stubs)+execStubSize) > PageSize || far > reach || far < -reach {
 			continue // farther than a jump reaches
 		}
-		old := le.AppendUint32([]byte{0xb8}, s.nr)
+		old := s.load()
 		back := s.at + uint64(len(old))
-		b := append([]byte(nil), old...)                                       // mov $nr, %eax
+		b := append([]byte(nil), old...)
 		b = le.AppendUint32(append(b, 0x4c, 0x8d, 0x1d), uint32(back-(at+12))) // lea back(%rip), %r11
 		b = le.AppendUint32(append(b, 0xff, 0x25), 6)                          // jmp *24(%rip)
 		b = append(b, make([]byte, execStubSize-8-len(b))...)                  // up to 24

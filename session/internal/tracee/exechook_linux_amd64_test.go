@@ -24,6 +24,8 @@ func TestFindExecs(t *testing.T) {
 		{"recorded", execve + recorded + behind, []execSite{{0, 59}}},
 		{"recorded elsewhere", execve + "\xe9\x01\x00\x00\x00\xcc" + recorded, []execSite{{0, 59}}},
 		{"recorded, displaced", execve + "\xe9\x03\x00\x00\x00" + behind[:3] + "\xe9\x02\x00\x00\x00\xcc\xcc" + recorded, []execSite{{0, 59}}},
+		{"syscall", "\x4d\x89\xc8\x4c\x8b\x4c\x24\x08" + call + behind, []execSite{{3, anyNumber}}},
+		{"prctl and seccomp", "\xb8\x9d\x00\x00\x00" + call + behind + "\xb8\x3d\x01\x00\x00" + call + behind, []execSite{{0, 157}, {16, 317}}},
 		{"round and round", execve + "\xe9\xfb\xff\xff\xff" + behind + behind, nil},
 		{"another call", "\xb8\x39\x00\x00\x00" + call + behind, nil},
 		{"another register", "\x41" + execve + call + behind, nil},
@@ -57,6 +59,11 @@ func TestExecStubs(t *testing.T) {
 	if !bytes.Equal(stubs[:execStubSize], want) {
 		t.Errorf("% x, want % x", stubs[:execStubSize], want)
 	}
+	any, edits := execStubs(page, routine, []execSite{{page + 0x100000, anyNumber}})
+	if mov := []byte("\x4c\x8b\x4c\x24\x08"); !bytes.Equal(any[:5], mov) || !bytes.Equal(edits[0].Old, mov) {
+		t.Errorf("% x in place of % x", any[:5], edits[0].Old)
+	}
+	_, edits = execStubs(page, routine, sites)
 	jump := arch.Edit{Addr: page + 0x100000, Old: want[:5], New: []byte("\xe9\xfb\xff\xef\xff")}
 	if got := edits[0]; got.Addr != jump.Addr || !bytes.Equal(got.Old, jump.Old) || !bytes.Equal(got.New, jump.New) {
 		t.Errorf("%+v, want %+v", got, jump)
@@ -65,11 +72,12 @@ func TestExecStubs(t *testing.T) {
 
 func FuzzFindExecs(f *testing.F) {
 	f.Add([]byte("\xb8\x3b\x00\x00\x00\x0f\x05\x48"))
+	f.Add([]byte("\x4c\x8b\x4c\x24\x08\x0f\x05\x48"))
 	f.Add([]byte("\xb8\x42\x01\x00\x00\xe9\x00\x00\x00\x00\x0f\x05\x48"))
 	f.Add([]byte("\xb8\x3b\x00\x00\x00\x48\x8d\x0d\x05\x00\x00\x00\xe9\x10\x20\x00\x00\x0f\x05"))
 	f.Fuzz(func(t *testing.T, code []byte) {
 		for _, s := range findExecs(code, memoryOf(code)) {
-			if s.at+5 > uint64(len(code)) || code[s.at] != 0xb8 {
+			if s.at+5 > uint64(len(code)) || !bytes.HasPrefix(code[s.at:], s.load()) {
 				t.Errorf("at %d of %d bytes", s.at, len(code))
 			}
 		}

@@ -1,7 +1,7 @@
-/* Where the process comes before it executes another program (exec.c, follow.c).
+/* Where the process comes before it executes another program, or filters its system calls (exec.c, follow.c).
 
-   What it comes from is an instruction that loads the number of execve or execveat, with
-   the system call behind it: eax has the number and r11 where to go on. The call changes
+   What it comes from is an instruction that loads the number of such a call, or the last argument of any, with
+   the system call behind it: rax has the number and r11 where to go on. The call changes
    rcx and r11, so nobody expects anything of them; everything else is in use, arguments in
    particular, and so is the red zone. The stack can be that of a child that shares its
    memory with its parent (vfork, posix_spawn), and small: musl's has room for a path and
@@ -21,6 +21,7 @@ fentry_exec:
 	SAVE3
 	SLOW	160
 	mov	%r8, %rcx
+	mov	%rdx, %r8
 	mov	%rsi, %rdx
 	mov	%rdi, %rsi
 	mov	%rax, %rdi

@@ -71,8 +71,25 @@ fentry_go_slow:
 /* from the way back to where a thunk makes a call that is not recorded, arch/amd64 */
 #define UNRECORDED	14
 
+#define NR_PRCTL	157
 #define NR_EXECVE	59
+#define NR_SECCOMP	317
 #define NR_EXECVEAT	322
+#define PR_SET_SECCOMP	22
+
+	/* To the label if the number of a system call is one of which the recorder or the runtime is to know before it is made.
+	   Go's runtime gives its memory names by prctl. */
+	.macro IF_EXECUTES label
+	.irp nr, NR_EXECVE, NR_EXECVEAT, NR_SECCOMP
+	cmp	$\nr, %rax
+	je	\label
+	.endr
+	cmp	$NR_PRCTL, %rax
+	jne	11f
+	cmp	$PR_SET_SECCOMP, %rdi
+	je	\label
+11:
+	.endm
 
 	/* To slow, with all as it was, unless the thread's newest event is of the goroutine that runs, which is on its stack. Then
 	   r11 is where registers have been saved. */
@@ -218,10 +235,7 @@ HIDDEN(\name)
 	notrack jmp *%rcx
 20:
 	.if \exit == 0
-	cmp	$NR_EXECVE, %rax
-	je	.Lgo_executes
-	cmp	$NR_EXECVEAT, %rax
-	je	.Lgo_executes
+	IF_EXECUTES .Lgo_executes
 	lea	UNRECORDED(%rcx), %rcx
 	.endif
 	notrack jmp *%rcx
@@ -232,7 +246,8 @@ HIDDEN(\name)
 	GO_SYSCALL fentry_go_syscall_enter, 0
 	GO_SYSCALL fentry_go_syscall_exit, 1
 
-/* A system call whose number is known only now, where some are recorded, or none. The recorder is told of what is executed. */
+/* A system call whose number is known only now, where some are recorded, or none. The recorder is told of what is executed, and
+   the runtime of filters. */
 HIDDEN(fentry_go_some_syscall_enter)
 fentry_go_some_syscall_enter:
 	.cfi_startproc
@@ -242,10 +257,7 @@ fentry_go_some_syscall_enter:
 	ja	4f
 	bt	%rax, fentry_syscall_filter(%rip)
 	jc	fentry_go_syscall_enter
-	cmp	$NR_EXECVE, %eax
-	je	.Lgo_executes
-	cmp	$NR_EXECVEAT, %eax
-	je	.Lgo_executes
+	IF_EXECUTES .Lgo_executes
 4:	lea	UNRECORDED(%rcx), %rcx
 	notrack jmp *%rcx
 .Lgo_executes:

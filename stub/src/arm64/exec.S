@@ -1,4 +1,4 @@
-/* Where the process comes before it executes another program (exec.c, follow.c).
+/* Where the process comes before it executes another program, or filters its system calls (exec.c, follow.c).
 
    What it comes from is a stub in the place of the system call (arm64execs.go of the recorder): x8 has the number.
    No register is free there. The stub has saved x16 and x30, and makes the call itself when this returns; all else is kept,
@@ -18,6 +18,7 @@ fentry_exec:
 	str	x16, [sp, #32]
 	SLOW	48
 	mov	x3, x4
+	mov	x4, x2
 	mov	x2, x1
 	mov	x1, x0
 	mov	x0, x8

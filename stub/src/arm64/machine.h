@@ -22,6 +22,7 @@
 #ifndef FENTRY_MACHINE_H
 #define FENTRY_MACHINE_H
 #include "types.h"
+#include "filter.h"
 #include "layout.h"
 
 #define MACHINE "aarch64" /* in the trace */
@@ -40,7 +41,8 @@ enum {
 	STAT_MODE = 16, STAT_UID = 24, /* asm-generic/stat.h */
 };
 
-static inline i64 syscall6(i64 nr, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f)
+/* kernel6 makes a system call, whoever forbids it: syscall6 is for all but that. */
+static inline i64 kernel6(i64 nr, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f)
 {
 	register i64 x8 __asm__("x8") = nr;
 	register i64 x0 __asm__("x0") = a;
@@ -52,6 +54,10 @@ static inline i64 syscall6(i64 nr, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f)
 	__asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
 	return x0;
 }
+
+/* How the kernel tells filters of system calls about this machine (linux/audit.h). No call is only here. */
+#define AUDIT_ARCH 0xc00000b7U
+#define SYS_MACHINE
 
 /* counter is the virtual counter. It is read without an isb before it: the
    processor may read it some instructions early, at most as far as it runs ahead.
