@@ -11,6 +11,7 @@
    that a thread can be in the middle of when the process forks. */
 #include "attach.h"
 #include "blocks.h"
+#include "filter.h"
 #include "format.h"
 #include "home.h"
 #include "image.h"
@@ -93,7 +94,15 @@ static int others(u64 brought)
 
 /* fentry_shed unmaps parts of the pool, at most so many, and returns how many: of a large one that takes long, and
    fentry_leave, before which it is called, is one stop of all threads. */
-hidden u64 fentry_shed(u64 brought, u64 most) { return others(brought) ? 0 : pool_shed(most); }
+hidden u64 fentry_shed(u64 brought, u64 most)
+{
+	if (others(brought))
+		return 0;
+	u32 forbids = swap(&fentry_forbids, 0); /* a recorder that has a thread come here has put its filters off */
+	u64 n = pool_shed(most);
+	store(&fentry_forbids, forbids);
+	return n;
+}
 
 /* fentry_leave unmaps all that the runtime has mapped, but for the image that it is in. It
    returns 0 if it must stay, because other images have joined than the recorder has brought,
@@ -102,6 +111,7 @@ hidden u64 fentry_leave(u64 brought)
 {
 	if (others(brought))
 		return 0;
+	store(&fentry_forbids, 0);
 	images_arm(0);
 	blocks_leave();
 	stacks_leave();
