@@ -210,5 +210,14 @@ func commandLine(pid int) []string {
 	if err != nil || len(b) == 0 {
 		return []string{fmt.Sprintf("process %d", pid)}
 	}
-	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
+	return splitCommandLine(string(b))
+}
+
+// splitCommandLine returns the arguments that a cmdline file has. A process that gives itself a title, such as "nginx: worker
+// process", writes it over them and fills the rest with NULs, which are no arguments.
+func splitCommandLine(text string) []string {
+	if first, rest, _ := strings.Cut(text, "\x00"); strings.Contains(first, " ") && strings.Trim(rest, "\x00") == "" {
+		return []string{first}
+	}
+	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
 }
