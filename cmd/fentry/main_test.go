@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,6 +46,7 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ia32 := runsIA32(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                "testdata/script",
 		RequireUniqueNames: true,
@@ -56,8 +60,40 @@ func TestScripts(t *testing.T) {
 			"serveview": serveview,
 			"status":    status,
 		},
+		Condition: func(name string) (bool, error) {
+			if name != "ia32" {
+				return false, fmt.Errorf("there is no condition %q", name)
+			}
+			return ia32, nil
+		},
 		UpdateScripts: os.Getenv("FENTRY_UPDATE") != "",
 	})
+}
+
+// runsIA32 tells whether the kernel runs 32-bit programs of x86, which it can be built or told not to.
+func runsIA32(t *testing.T) bool {
+	const base, size = 0x08048000, 52 + 32
+	code := []byte("\xb8\x01\x00\x00\x00\x31\xdb\xcd\x80") // mov $1, %eax; xor %ebx, %ebx; int $0x80: exit(0)
+	header := elf.Header32{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS32), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_EXEC), Machine: uint16(elf.EM_386), Version: uint32(elf.EV_CURRENT), Entry: base + size,
+		Phoff: 52, Ehsize: 52, Phentsize: 32, Phnum: 1,
+	}
+	segment := elf.Prog32{
+		Type: uint32(elf.PT_LOAD), Vaddr: base, Paddr: base, Filesz: size + uint32(len(code)), Memsz: size + uint32(len(code)),
+		Flags: uint32(elf.PF_R | elf.PF_X), Align: 0x1000,
+	}
+	var b bytes.Buffer
+	for _, part := range []any{header, segment, code} {
+		if err := binary.Write(&b, binary.LittleEndian, part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prog := filepath.Join(t.TempDir(), "ia32")
+	if err := os.WriteFile(prog, b.Bytes(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command(prog).Run() == nil
 }
 
 // status is the script command "status N program args...": the program must
