@@ -23,7 +23,7 @@ func TestFilters(t *testing.T) {
 	plain := run(t, command{argv: []string{prog}})
 	plain.mustSucceed(t)
 	children := strings.Count(plain.stdout, "exit 0")
-	if children < 60 || strings.Count(plain.stdout, "\n") != children+2 {
+	if children < 60 || strings.Count(plain.stdout, "\n") != children+5 {
 		t.Fatalf("children end\n%s", plain.stdout)
 	}
 	const rounds, once, depth = 20000, 1, 4000
@@ -41,7 +41,7 @@ func TestFilters(t *testing.T) {
 			if options[0] == "--no-inherit" || options[0] == "-T" {
 				return // children are left alone, or nothing tells how much is lost
 			}
-			if said := "what was executed at 1 request"; !strings.Contains(got.stderr, said) || strings.Contains(got.stderr, "on a stack") {
+			if said := "what was executed at 2 requests"; !strings.Contains(got.stderr, said) || strings.Contains(got.stderr, "on a stack") {
 				t.Errorf("not only %q is said:\n%s", said, got.stderr)
 			}
 			tr, err := trace.Open(data)

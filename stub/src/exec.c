@@ -2,7 +2,8 @@
    program comes here). It comes here with filters of its system calls, too (filter.c).
 
    A child that has been forked, or shares its parent's memory (vfork), asks for itself:
-   nothing here is written but the stack, and what is read does not change. The program
+   nothing here is written but the stack, and what such a child forbids itself, which its parent does without then, too.
+   What is read does not change. The program
    goes on whatever the recorder answers, and the other one runs untraced then. */
 #include "filter.h"
 #include "machine.h"

@@ -20,7 +20,8 @@ struct insn { u16 code; u8 jt, jf; u32 k; };
 struct program { u16 n; const struct insn *code; };
 
 /* The calls, with what filters can see of the arguments that they are made with, where they have any that matter. */
-static const struct { i32 nr; i32 a[5]; } calls[] = {
+struct call { i32 nr; i32 a[5]; };
+static const struct call calls[] = {
 	{ SYS_mmap, { 0, 4096, PROT_RW, MAP_PRIVATE_ | MAP_ANON | MAP_NORESERVE_, -1 } },
 	{ SYS_mmap, { 0, 4096, PROT_RW, MAP_PRIVATE_ | MAP_ANON | MAP_NORESERVE_ | MAP_FIXED_NOREPLACE_, -1 } },
 	{ SYS_munmap, { 4096, 4096 } },
@@ -60,6 +61,17 @@ static const struct { i32 nr; i32 a[5]; } calls[] = {
 };
 _Static_assert(lengthof(calls) <= 64, "a bit each");
 
+/* What only libraries that come and programs that are executed have the runtime call. Who forbids it does without them. */
+static const struct call later[] = {
+	{ SYS_mmap, { 0, 4096, PROT_RW, MAP_SHARED_, 3 } },
+	{ SYS_mmap, { 0, 4096, PROT_READ_ | PROT_EXEC_, MAP_PRIVATE_ | MAP_ANON | MAP_FIXED_NOREPLACE_, -1 } },
+	{ SYS_openat, { AT_FDCWD_, 4096, O_PATH_ | O_CLOEXEC_ } },
+	{ SYS_openat, { AT_FDCWD_, 4096, O_RDWR_ | O_NONBLOCK_ | O_NOCTTY_ | O_CLOEXEC_ } },
+	{ SYS_openat, { AT_FDCWD_, 4096, O_NONBLOCK_ | O_NOCTTY_ | O_CLOEXEC_ } },
+	{ SYS_fcntl, { 3, 1034 /* F_GET_SEALS */ } },
+	SYS_MACHINE_LATER
+};
+
 /* forbidden says whether a system call would end the process, or send it a signal. */
 static int forbidden(u64 nr)
 {
@@ -84,8 +96,8 @@ static u32 calculate(u32 op, u32 a, u32 b)
 	case 0x30: return b ? a / b : 0; /* the kernel returns 0 then, from the whole program */
 	case 0x40: return a | b;
 	case 0x50: return a & b;
-	case 0x60: return b < 32 ? a << b : 0;
-	case 0x70: return b < 32 ? a >> b : 0;
+	case 0x60: return a << (b & 31);
+	case 0x70: return a >> (b & 31);
 	case 0x80: return -a;
 	}
 	return a ^ b;
@@ -167,51 +179,73 @@ static int harmless(u32 answer)
 /* there says whether there is memory: the kernel reads the set before it refuses the operation. */
 static int there(u64 at, u64 n)
 {
+	if (at + n < at)
+		return 0;
 	for (u64 p = at & -8UL; p < at + n; p += 4096 - p % 4096)
 		if (sys(SYS_rt_sigprocmask, -1, p, 0, 8, 0, 0) != -EINVAL_)
 			return 0;
 	return 1;
 }
 
-/* forbid takes note of what a filter forbids. What is not there the kernel does not take for one. */
-static void forbid(u64 at)
+/* tells says whether that can be asked: a filter may answer in the kernel's place. */
+static int tells(void)
 {
-	u64 bits = 0;
-	if (forbidden(SYS_rt_sigprocmask)) {
-		bits = ~0UL; /* nothing tells what can be read */
-	} else {
-		const struct program *p = (const struct program *)at;
-		if (!at || !there(at, sizeof *p) || !p->n || !there((u64)p->code, p->n * sizeof *p->code))
-			return;
-		for (u32 i = 0; i < lengthof(calls); i++) {
-			u32 data[16];
-			memset(data, 0, sizeof data);
-			data[0] = (u32)calls[i].nr;
-			data[1] = AUDIT_ARCH;
-			for (u32 k = 0; k < lengthof(calls[i].a); k++) {
-				i64 v = calls[i].a[k];
-				data[4 + 2 * k] = (u32)v;
-				data[5 + 2 * k] = (u32)((u64)v >> 32);
-			}
-			if (!harmless(run(p->code, p->n, data, lengthof(data))))
-				bits |= 1UL << i;
-		}
+	u64 word = 0;
+	return sys(SYS_rt_sigprocmask, -1, &word, 0, 8, 0, 0) == -EINVAL_ &&
+	       sys(SYS_rt_sigprocmask, -1, -8UL, 0, 8, 0, 0) == -EFAULT_;
+}
+
+/* asks returns what a filter would do about a call: not 0 if that is more than an error. */
+static int asks(const struct program *p, const struct call *c)
+{
+	u32 data[16];
+	memset(data, 0, sizeof data);
+	data[0] = (u32)c->nr;
+	data[1] = AUDIT_ARCH;
+	for (u32 k = 0; k < lengthof(c->a); k++) {
+		i64 v = c->a[k];
+		data[4 + 2 * k] = (u32)v;
+		data[5 + 2 * k] = (u32)((u64)v >> 32);
 	}
-	if (!bits)
+	return !harmless(run(p->code, p->n, data, lengthof(data)));
+}
+
+/* forbid takes note of what a filter forbids to this thread, or to all of them. What is not there the kernel does not take
+   for one. Where nothing tells what can be read, everything counts as forbidden. */
+static void forbid(u64 at, u32 to)
+{
+	const struct program *p = (const struct program *)at;
+	u64 bits = 0;
+	int some = 0;
+	if (!tells()) {
+		some = 1;
+		bits = ~0UL;
+	} else if (at && there(at, sizeof *p) && p->n && there((u64)p->code, p->n * sizeof *p->code)) {
+		for (u32 i = 0; i < lengthof(calls); i++)
+			bits |= (u64)asks(p, &calls[i]) << i;
+		for (u32 i = 0; i < lengthof(later); i++)
+			some |= asks(p, &later[i]);
+	}
+	if (!bits && !some)
 		return;
 	__atomic_fetch_or(&forbidden_calls, bits, __ATOMIC_ACQ_REL);
-	store(&fentry_forbids, 1);
+	__atomic_fetch_or(&fentry_forbids, to, __ATOMIC_ACQ_REL);
 }
+
+/* Who has a filter can not become strict. */
+static u32 has_filter;
 
 /* filter_comes looks whether a system call, of which a has the first three arguments, is to install a filter, and what that
    forbids. STRICT leaves nothing but read, write and the end, and so no tracing. */
 hidden int filter_comes(u64 nr, const u64 *a)
 {
-	enum { PR_SET_SECCOMP_ = 22, MODE_STRICT = 1, MODE_FILTER = 2, SET_MODE_STRICT = 0, SET_MODE_FILTER = 1 };
+	enum { PR_SET_SECCOMP_ = 22, MODE_STRICT = 1, MODE_FILTER = 2, SET_MODE_STRICT = 0, SET_MODE_FILTER = 1, TSYNC = 1 };
 	int strict = nr == NR_PRCTL ? a[0] == PR_SET_SECCOMP_ && a[1] == MODE_STRICT :
 		     nr == NR_SECCOMP && a[0] == SET_MODE_STRICT && !a[1] && !a[2]; /* else it is asked whether there is such a call */
 	int filter = nr == NR_PRCTL ? a[0] == PR_SET_SECCOMP_ && a[1] == MODE_FILTER : nr == NR_SECCOMP && a[0] == SET_MODE_FILTER;
-	if (filter)
-		forbid(a[2]);
-	return strict ? STRICT : filter ? FILTER : NO_FILTER;
+	if (filter) {
+		forbid(a[2], nr == NR_SECCOMP && a[1] & TSYNC ? FORBIDS_ALL : FORBIDS_SOME);
+		store(&has_filter, 1);
+	}
+	return strict && !load(&has_filter) ? STRICT : filter ? FILTER : NO_FILTER;
 }

@@ -197,12 +197,14 @@ hidden void fentry_begin(u64 *sp)
 		follow_programs(sp, again || !fentry_config.session[0]);
 }
 
-/* tell tells the home how far this image is, if it is a guest. */
+/* tell tells the home how far this image is, if it is a guest. That one which has joined stays, and whether it is there is not
+   asked at the end: the process may have forbidden itself that, which only the home knows. */
 static void tell(u32 stage)
 {
 	const struct home *h = (const struct home *)HOME_PAGE;
 	struct image *m = fentry_words.self;
-	if (m && m != &fentry_own && readable(HOME_PAGE) && h->magic == MEETING_MAGIC && h->version == HOME_VERSION)
+	if (m && m != &fentry_own && (stage == IMAGE_GOES || readable(HOME_PAGE)) && h->magic == MEETING_MAGIC &&
+	    h->version == HOME_VERSION)
 		h->stage(m, stage);
 }
 

@@ -7,7 +7,7 @@
 #define failed(r) ((u64)(r) > -4096UL)
 
 enum {
-	EPERM_ = 1, ENOENT_ = 2, EINTR_ = 4, ENOMEM_ = 12, EEXIST_ = 17, EINVAL_ = 22, EFBIG_ = 27, ENOSPC_ = 28, ENOSYS_ = 38,
+	EPERM_ = 1, ENOENT_ = 2, EINTR_ = 4, ENOMEM_ = 12, EFAULT_ = 14, EEXIST_ = 17, EINVAL_ = 22, EFBIG_ = 27, ENOSPC_ = 28, ENOSYS_ = 38,
 	PROT_READ_ = 1, PROT_RW = 3, PROT_EXEC_ = 4,
 	MAP_SHARED_ = 1, MAP_PRIVATE_ = 2, MAP_FIXED_ = 0x10, MAP_ANON = 0x20, MAP_GROWSDOWN_ = 0x100,
 	MAP_NORESERVE_ = 0x4000, MAP_FIXED_NOREPLACE_ = 0x100000,
@@ -74,14 +74,21 @@ static inline void futex_wait(u32 *word, u32 val, u64 ns)
 }
 static inline void futex_wake(u32 *word, u32 n) { sys(SYS_futex, word, FUTEX_WAKE_, n, 0, 0, 0); }
 
-/* block keeps every signal away from this thread until unblock. */
-struct sigset { u64 mask; };
+/* block keeps every signal away from this thread until unblock. Another thread may forbid that meanwhile, for itself alone:
+   then this one's signals are let through all the same. */
+struct sigset { u64 mask; i64 failed; };
 static inline struct sigset block(void)
 {
-	struct sigset all = { ~0UL }, old = { 0 };
-	sys(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, &all, &old, 8, 0, 0);
+	struct sigset all = { ~0UL, 0 }, old = { 0, 0 };
+	old.failed = sys(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, &all.mask, &old.mask, 8, 0, 0);
 	return old;
 }
-static inline void unblock(struct sigset old) { sys(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, &old, 0, 8, 0, 0); }
+static inline void unblock(struct sigset old)
+{
+	if (!old.failed && !(load(&fentry_forbids) & FORBIDS_ALL))
+		kernel6(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, (i64)&old.mask, 0, 8, 0, 0);
+	else
+		sys(SYS_rt_sigprocmask, 2, &old.mask, 0, 8, 0, 0);
+}
 
 #endif

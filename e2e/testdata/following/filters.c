@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -128,6 +129,20 @@ static int forbid_some(unsigned nr, int arg, unsigned value, unsigned action, in
 	return install(code, sizeof code / sizeof *code, by_prctl);
 }
 
+// forbid_shifted forbids one call by a filter that shifts by 32 bits, which are none.
+static int forbid_shifted(unsigned nr, unsigned action)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LDX | BPF_W | BPF_IMM, 32),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_STMT(BPF_ALU | BPF_LSH | BPF_X, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, action),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	return install(code, sizeof code / sizeof *code, 0);
+}
+
 static void body(void)
 {
 	go = 1;
@@ -195,11 +210,32 @@ int main(int argc, char **argv)
 		forbid(SYS_gettid, SECCOMP_RET_KILL_PROCESS, 0) || forbid(SYS_mmap, SECCOMP_RET_KILL_PROCESS, 0) ? leave(3) : body();
 	}
 	ended("two", 0);
+	if (child()) // the first answers in place of the kernel
+		forbid_some(SYS_rt_sigprocmask, 0, -1U, SECCOMP_RET_ERRNO | EPERM, 0) || forbid(SYS_mmap, SECCOMP_RET_KILL_PROCESS, 0) ? leave(3) : body();
+	ended("two", 1);
+	if (child())
+		forbid_shifted(SYS_mmap, SECCOMP_RET_KILL_PROCESS) ? leave(3) : body();
+	ended("shifted", 0);
+	struct sock_fprog nowhere = {1, (void *)-8L};
 	if (child()) // none, but questions
 		syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, 0) != -1 || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, 0) != -1 ||
-			prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, 8) != -1 ? leave(3) : body();
+			prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, 8) != -1 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, -1L) != -1 ||
+			prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &nowhere) != -1 ? leave(3) : body();
 	ended("none", 0);
 	fflush(stdout);
+	for (int i = 0; i < 2; i++) { // libraries say that they go
+		fflush(stdout);
+		if (fork() == 0)
+			exit(forbid(SYS_rt_sigprocmask, SECCOMP_RET_KILL_PROCESS, i) ? 3 : 5);
+		ended("leaves", (unsigned)i);
+	}
+	if (fork() == 0) {
+		if (forbid_some(SYS_mmap, 3, MAP_SHARED, SECCOMP_RET_KILL_PROCESS, 0))
+			leave(3);
+		execl("/proc/self/exe", argv[0], "7", (char *)0);
+		leave(4);
+	}
+	ended("executes, with mappings of its own", 0);
 	for (int i = 0; i < 2; i++) {
 		if (fork() == 0) {
 			if (i == 0 ? forbid(SYS_sched_yield, SECCOMP_RET_KILL_PROCESS, 1) : forbid(SYS_sched_yield, SECCOMP_RET_ERRNO | EPERM, 0))

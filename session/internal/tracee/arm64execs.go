@@ -20,7 +20,7 @@ import (
 const (
 	arm64StubSize = 32
 	// arm64Between bounds how many instructions are between the two.
-	arm64Between = 8
+	arm64Between = 12
 )
 
 // arm64ExecNumbers are those of execve, execveat, prctl and seccomp, and of whatever is called by number.

@@ -88,8 +88,10 @@ func (t *thread) filter(i int) ([]unix.SockFilter, unix.Errno) {
 // harmless tells whether an action lets the process go on, be it with an error.
 func harmless(action uint32) bool {
 	switch action & unix.SECCOMP_RET_ACTION_FULL {
-	case unix.SECCOMP_RET_ALLOW, unix.SECCOMP_RET_LOG, unix.SECCOMP_RET_ERRNO:
+	case unix.SECCOMP_RET_ALLOW, unix.SECCOMP_RET_LOG:
 		return true
+	case unix.SECCOMP_RET_ERRNO:
+		return action&unix.SECCOMP_RET_DATA != 0 // else it is taken for a result
 	}
 	return false
 }

@@ -47,6 +47,7 @@ static inline i64 kernel6(i64 nr, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f)
 
 /* How the kernel tells filters of system calls about this machine (linux/audit.h), and the calls that are only here. */
 #define AUDIT_ARCH 0xc000003eU
+#define SYS_MACHINE_LATER { SYS_arch_prctl, { ARCH_GET_FS, 4096 } }, { SYS_arch_prctl, { ARCH_SET_FS, 4096 } },
 #define SYS_MACHINE { SYS_arch_prctl, { ARCH_GET_GS, 4096 } }, { SYS_arch_prctl, { ARCH_SET_GS, 4096 } },
 
 /* counter is the timestamp counter. */

@@ -58,6 +58,7 @@ static inline i64 kernel6(i64 nr, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f)
 /* How the kernel tells filters of system calls about this machine (linux/audit.h). No call is only here. */
 #define AUDIT_ARCH 0xc00000b7U
 #define SYS_MACHINE
+#define SYS_MACHINE_LATER
 
 /* counter is the virtual counter. It is read without an isb before it: the
    processor may read it some instructions early, at most as far as it runs ahead.
