@@ -316,7 +316,7 @@ var machineRuns = []struct {
 	moves, still    bool
 }{
 	{"aarch64-linux-gnu-gcc", "", "qemu-aarch64", false, false},
-	{"i686-linux-gnu-gcc", "", "", false, false},
+	{"i686-linux-gnu-gcc", "", "qemu-i386", false, false}, // not every kernel runs them
 	{"arm-linux-gnueabihf-gcc", "", "qemu-arm", false, false},
 	{"arm-linux-gnueabihf-gcc", "-marm", "qemu-arm", false, false},
 	{"powerpc-linux-gnu-gcc", "", "qemu-ppc", false, false},
