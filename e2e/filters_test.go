@@ -30,7 +30,7 @@ func TestFilters(t *testing.T) {
 	leaf := children*(2*(rounds+once)+1) + 1 // by threads, a handler; and one program that is executed
 	nested := children * 2 * (depth + 1)
 	for _, options := range [][]string{
-		{"--plain"}, {"-L", "*"}, {"--syscalls"}, {"-L", "*", "--syscalls"}, {"--no-inherit"}, {"-T", "count"},
+		{"--plain"}, {"-L", "*"}, {"--syscalls"}, {"-L", "*", "--syscalls"}, {"-T", "count"},
 	} {
 		t.Run(strings.Join(options, " "), func(t *testing.T) {
 			data := filepath.Join(t.TempDir(), "data")
@@ -38,8 +38,8 @@ func TestFilters(t *testing.T) {
 			if got.status != plain.status || got.err != nil || got.stdout != plain.stdout {
 				t.Errorf("%s, %v\n%s%s, untraced\n%s", got.status, got.err, got.stdout, got.stderr, plain.stdout)
 			}
-			if options[0] == "--no-inherit" || options[0] == "-T" {
-				return // children are left alone, or nothing tells how much is lost
+			if options[0] == "-T" {
+				return // nothing tells how much is lost
 			}
 			if said := "what was executed at 2 requests"; !strings.Contains(got.stderr, said) || strings.Contains(got.stderr, "on a stack") {
 				t.Errorf("not only %q is said:\n%s", said, got.stderr)

@@ -24,11 +24,10 @@ import (
 // one's: it is left to the program's runtime to tell how it goes.
 func (s *session) foreign() bool { return len(s.o.Emulator) > 0 }
 
-// hooked tells whether processes come to their runtime before they execute a program, or filter their system calls.
-func (s *session) hooked() bool { return CanFollow() && !s.o.NoPtrace && !s.foreign() }
-
 // follows tells whether programs that traced ones execute are to be traced.
-func (s *session) follows() bool { return s.hooked() && s.o.Follow != nil && !s.o.Profile }
+func (s *session) follows() bool {
+	return CanFollow() && s.o.Follow != nil && !s.o.Profile && !s.o.NoPtrace && !s.foreign()
+}
 
 // pairClocks notes how the counter goes.
 func (s *session) pairClocks() {
@@ -143,13 +142,9 @@ func (s *session) buffers() (string, error) {
 	if s.o.Library != nil {
 		s.later = s.newLater(shared)
 	}
-	if s.hooked() {
-		o := s.o.Follow
-		if !s.follows() {
-			o = &Follow{Left: func(string, error) {}}
-		}
+	if s.follows() {
 		s.follow = &follower{
-			o: o, over: !s.follows(), shared: shared, pool: s.pool.FD, asks: s.live.Asks, join: s.live.Join, logf: s.logf,
+			o: s.o.Follow, shared: shared, pool: s.pool.FD, asks: s.live.Asks, join: s.live.Join, logf: s.logf,
 			library: s.giveLibrary(),
 			reaped: func(pid int, status syscall.WaitStatus) {
 				if st := s.started.Load(); st != nil { // else a process that is attached to executes it already

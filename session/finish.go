@@ -39,7 +39,7 @@ func (s *session) finish() {
 		}
 		s.drain.Last(alone)
 		losses.counted(s.pool)
-		if s.follows() {
+		if s.follow != nil {
 			s.res.Unfollowed = s.pool.Word(format.HUnfollowed).Load()
 		}
 	} else {

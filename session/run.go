@@ -138,10 +138,10 @@ func (s *session) launcher(pool, emulator string) (*launch.Launcher, error) {
 	if !s.o.NoLoader {
 		l.Library = s.giveLibrary()
 	}
-	if s.follows() {
+	if s.follow != nil {
 		l.Other = func(pid int) *patch.Memory { return s.follow.plan(pid, s.o.Path) }
+		l.Again = true
 	}
-	l.Again = s.hooked()
 	if s.o.Prepare == nil {
 		return l, nil
 	}
