@@ -2,22 +2,13 @@ package e2e
 
 import (
 	"path/filepath"
-	"runtime"
 	"testing"
-
-	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
 // TestExecutesAtOnce follows threads of a process that execute programs at the same time: one does, the others end, and
 // the status is that of the last program.
 func TestExecutesAtOnce(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("programs that are executed are followed on x86-64")
-	}
-	needFentry(t)
-	dir := t.TempDir()
-	prog := filepath.Join(dir, "atonce")
-	run(t, command{argv: []string{testtool.Path(t, "gcc"), "-O1", "-pthread", "-o", prog, "testdata/following/atonce.c"}}).mustSucceed(t)
+	prog := following(t, "atonce")
 	for range 2 {
 		data := filepath.Join(t.TempDir(), "data")
 		got := run(t, command{argv: []string{fentry, "record", "-o", data, prog}})

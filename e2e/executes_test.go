@@ -35,6 +35,19 @@ func executes(t *testing.T, compiler string, flags ...string) (dir, prog string)
 	return dir, prog
 }
 
+// following compiles a program of testdata/following, about programs that are executed.
+func following(t *testing.T, name string) (prog string) {
+	t.Helper()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("programs that are executed are followed on x86-64")
+	}
+	needFentry(t)
+	prog = filepath.Join(t.TempDir(), name)
+	source := filepath.Join("testdata/following", name+".c")
+	run(t, command{argv: []string{testtool.Path(t, "gcc"), "-O1", "-pthread", "-o", prog, source}}).mustSucceed(t)
+	return prog
+}
+
 // children is how many programs began, by the trace.
 func children(t *testing.T, data string) int {
 	t.Helper()

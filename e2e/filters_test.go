@@ -2,24 +2,16 @@ package e2e
 
 import (
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
-	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/trace"
 )
 
 // TestFilters: processes that forbid themselves system calls which the tracer needs, on pain of death, live as untraced. What
 // is not recorded of them is counted, and of what they execute it is said.
 func TestFilters(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("programs that are executed are followed on x86-64")
-	}
-	needFentry(t)
-	dir := t.TempDir()
-	prog := filepath.Join(dir, "filters")
-	run(t, command{argv: []string{testtool.Path(t, "gcc"), "-O1", "-pthread", "-o", prog, "testdata/following/filters.c"}}).mustSucceed(t)
+	prog := following(t, "filters")
 	plain := run(t, command{argv: []string{prog}})
 	plain.mustSucceed(t)
 	children := strings.Count(plain.stdout, "exit 0")

@@ -35,8 +35,7 @@ static int silent(void)
    $PATH, is not worth a question. */
 hidden void fentry_executes(u64 nr, u64 first, u64 second, u64 flags, u64 third)
 {
-	if (filter_comes(nr, (u64[]){ first, second, third }) == STRICT)
-		filtered_strictly();
+	watch_filters(nr, (u64[]){ first, second, third });
 	if (nr != NR_EXECVE && nr != NR_EXECVEAT)
 		return;
 	u32 recorder = source.kind == POOL ? *HEADER(u32, FT_H_RECORDER) : 0;

@@ -93,7 +93,7 @@ static u32 calculate(u32 op, u32 a, u32 b)
 	case 0x00: return a + b;
 	case 0x10: return a - b;
 	case 0x20: return a * b;
-	case 0x30: return b ? a / b : 0; /* the kernel returns 0 then, from the whole program */
+	case 0x30: return a / b;
 	case 0x40: return a | b;
 	case 0x50: return a & b;
 	case 0x60: return a << (b & 31);
@@ -146,7 +146,7 @@ static u32 run(const struct insn *code, u32 n, const u32 *data, u32 words)
 			break;
 		case ALU:
 			if ((i.code & 0xf0) == 0x30 && !operand)
-				return 0;
+				return 0; /* so does the kernel, from the whole program */
 			a = calculate(i.code & 0xf0, a, operand);
 			break;
 		case JMP:
@@ -176,13 +176,13 @@ static int harmless(u32 answer)
 	return action == ALLOW || action == LOG || (action == ERRNO && answer != ERRNO);
 }
 
-/* there says whether there is memory: the kernel reads the set before it refuses the operation. */
+/* there says whether there is memory, n bytes of it. */
 static int there(u64 at, u64 n)
 {
 	if (at + n < at)
 		return 0;
 	for (u64 p = at & -8UL; p < at + n; p += 4096 - p % 4096)
-		if (sys(SYS_rt_sigprocmask, -1, p, 0, 8, 0, 0) != -EINVAL_)
+		if (!readable(p))
 			return 0;
 	return 1;
 }
@@ -191,8 +191,7 @@ static int there(u64 at, u64 n)
 static int tells(void)
 {
 	u64 word = 0;
-	return sys(SYS_rt_sigprocmask, -1, &word, 0, 8, 0, 0) == -EINVAL_ &&
-	       sys(SYS_rt_sigprocmask, -1, -8UL, 0, 8, 0, 0) == -EFAULT_;
+	return readable((u64)&word) && sys(SYS_rt_sigprocmask, -1, -8UL, 0, 8, 0, 0) == -EFAULT_;
 }
 
 /* asks returns what a filter would do about a call: not 0 if that is more than an error. */
@@ -218,7 +217,6 @@ static void forbid(u64 at, u32 to)
 	u64 bits = 0;
 	int some = 0;
 	if (!tells()) {
-		some = 1;
 		bits = ~0UL;
 	} else if (at && there(at, sizeof *p) && p->n && there((u64)p->code, p->n * sizeof *p->code)) {
 		for (u32 i = 0; i < lengthof(calls); i++)

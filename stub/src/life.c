@@ -18,10 +18,6 @@
 
 static u64 users; /* how many threads use images' memory, and in the high half of which process */
 
-/* readable says whether there is memory at an address: the kernel reads the set before it
-   refuses the operation. */
-hidden int readable(u64 a) { return sys(SYS_rt_sigprocmask, -1, a, 0, 8, 0, 0) == -EINVAL_; }
-
 /* image_there says whether an image is where it was, for whoever has an address of it: then it does not
    go at this moment. */
 hidden int image_there(const struct image *m)

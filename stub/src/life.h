@@ -3,7 +3,6 @@
 #define FENTRY_LIFE_H
 #include "image.h"
 
-hidden int readable(u64 a);
 hidden int image_there(const struct image *m);
 hidden void images_use(void);
 hidden void images_used(void);

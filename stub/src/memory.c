@@ -12,14 +12,14 @@
    the process for asking. */
 static u32 unread;
 
-/* read_pages reads where nothing else does. That there is memory the kernel tells for each page (home.c), and nothing
+/* read_pages reads where nothing else does. That there is memory the kernel tells for each page (readable), and nothing
    tells whether it goes away meanwhile. */
 static u64 read_pages(void *to, u64 at, u64 n)
 {
 	u64 got = 0;
 	while (got < n) {
 		u64 a = at + got, k = 4096 - a % 4096;
-		if (sys(SYS_rt_sigprocmask, -1, a & -8UL, 0, 8, 0, 0) != -EINVAL_)
+		if (!readable(a & -8UL))
 			break;
 		if (k > n - got)
 			k = n - got;

@@ -3,6 +3,7 @@
 
    Fast paths do not look here: they go on in the chunk they have, and find out when it
    is full. So the end of tracing needs no other thread to be stopped. */
+#include "filter.h"
 #include "image.h"
 #include "machine.h"
 #include "say.h"
@@ -47,12 +48,14 @@ hidden void uncounted(i32 n)
 	add(HEADER(u32, FT_H_UNCOUNTED), (u32)n);
 }
 
-/* filtered_strictly ends tracing in a process that has left itself no system calls, not even those for its mask of signals,
-   nor the clock. */
-hidden void filtered_strictly(void)
+/* watch_filters looks whether a system call, of which a has the first three arguments, installs a filter. In strict mode,
+   which leaves no call for the mask of signals, nor the clock, tracing ends. */
+hidden int watch_filters(u64 nr, const u64 *a)
 {
-	if (images_arm(0))
+	int comes = filter_comes(nr, a);
+	if (comes == STRICT && images_arm(0))
 		uncounted(1);
+	return comes != NO_FILTER;
 }
 
 /* allocate_ids returns what is to be added to an image's local ids, 1 to count, for ids

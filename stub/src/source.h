@@ -20,7 +20,7 @@ hidden i64 allocate_ids(u64 image, u32 count);
 hidden void stop_tracing(const char *why, i64 err);
 hidden void only_count(i64 err);
 hidden void uncounted(i32 n);
-hidden void filtered_strictly(void);
+hidden int watch_filters(u64 nr, const u64 *a);
 hidden u64 counter_hz(void);
 
 #endif

@@ -74,6 +74,9 @@ static inline void futex_wait(u32 *word, u32 val, u64 ns)
 }
 static inline void futex_wake(u32 *word, u32 n) { sys(SYS_futex, word, FUTEX_WAKE_, n, 0, 0, 0); }
 
+/* readable says whether there is memory at an address: the kernel reads the set before it refuses the operation. */
+static inline int readable(u64 a) { return sys(SYS_rt_sigprocmask, -1, a, 0, 8, 0, 0) == -EINVAL_; }
+
 /* block keeps every signal away from this thread until unblock. Another thread may forbid that meanwhile, for itself alone:
    then this one's signals are let through all the same. */
 struct sigset { u64 mask; i64 failed; };

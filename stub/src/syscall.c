@@ -23,7 +23,6 @@
 #include "blocks.h"
 #include "chunk.h"
 #include "configuration.h"
-#include "filter.h"
 #include "image.h"
 #include "machine.h"
 #include "memory.h"
@@ -40,16 +39,6 @@ enum { CLONE_VM = 0x100, CLONE_VFORK = 0x4000 };
 
 /* The process has filtered its system calls. */
 static u32 filtered;
-
-/* watch_filters looks whether a system call installs a filter. */
-static void watch_filters(u64 nr, const u64 *a)
-{
-	int comes = filter_comes(nr, a);
-	if (comes != NO_FILTER)
-		store(&filtered, 1);
-	if (comes == STRICT)
-		filtered_strictly();
-}
 
 /* remember notes a system call that has something to do at its end. Of more than there is room for,
    the oldest are forgotten: nobody ends them, since a handler has left them. */
@@ -107,8 +96,8 @@ enum { MOST_VECTORS = 8, MOST_POINTERS = 16, MOST_TEXT = 33 };
 static u64 flags_of(u64 at)
 {
 	u64 flags = 0;
-	if (load(&filtered)) /* the kernel reads the set before it refuses the operation, and no filter minds */
-		return sys(SYS_rt_sigprocmask, -1, at, 0, 8, 0, 0) == -EINVAL_ ? *(u64 *)at : 0;
+	if (load(&filtered)) /* no filter minds that question */
+		return readable(at) ? *(u64 *)at : 0;
 	return read_program(getpid(), &flags, at, 8) == 8 ? flags : 0;
 }
 
@@ -283,7 +272,8 @@ static void begins(struct control *c, const struct sysregs *r, u64 sp, u64 t)
 	syscall_arguments(r, a);
 	if (takes_base(nr, a))
 		share_base();
-	watch_filters(nr, a);
+	if (watch_filters(nr, a))
+		store(&filtered, 1);
 	forget(c, sp);
 	follow_names(c);
 	u64 delay = 0;
