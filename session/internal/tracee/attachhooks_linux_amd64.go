@@ -32,11 +32,14 @@ func (h *hooks) pages() []area {
 	return slices.DeleteFunc(slices.Clone(h.mapped), func(m area) bool { return m.size == 0 })
 }
 
-// A hookPage is a page that is to be mapped, and what leads there.
+// A hookPage is a page that is to be mapped.
 type hookPage struct {
-	at    uint64
-	code  []byte
-	edits []arch.Edit
+	near    uint64                                // where something is to lead there
+	what    string                                // that is
+	fill    func(at uint64) ([]byte, []arch.Edit) // what is to be there, and the jumps to it
+	refused *error                                // why there is no such page
+	at      uint64
+	mapped  bool
 }
 
 // hook has the process come to the runtime, as far as that is possible: what stands against it is in NoLoader and NoExec.
@@ -45,50 +48,37 @@ func (a *Attachment) hook(ts *threads, t *Target) error {
 	if err != nil {
 		return err
 	}
-	var pages []hookPage
 	home := a.images[0]
+	var wanted []*hookPage
+	want := func(refused *error, find func() (*hookPage, error)) {
+		p, err := find()
+		if *refused = err; err == nil {
+			p.refused = refused
+			wanted = append(wanted, p)
+		}
+	}
 	if t.Libraries != nil {
-		var p hookPage
-		if a.hooks.debug, a.NoLoader = ts.debug(); a.NoLoader == nil {
-			p, a.NoLoader = ts.loaderHook(ms, a.hooks.debug, home.bias+home.m.Running.Loaded)
-		}
-		if a.NoLoader == nil {
-			pages = append(pages, p)
-		}
+		want(&a.NoLoader, func() (*hookPage, error) { return ts.loaderHook(a, home.bias+home.m.Running.Loaded) })
 	}
 	if t.Execs != nil {
-		p, err := ts.execHook(ms, t.Execs, home.bias+home.m.Running.Exec, pages)
-		if a.NoExec = err; err == nil {
-			pages = append(pages, p)
-		}
+		want(&a.NoExec, func() (*hookPage, error) { return ts.execHook(ms, t.Execs, home.bias+home.m.Running.Exec) })
 	}
-	if len(pages) == 0 {
-		return nil
-	}
-	err = ts.within(true, func() error {
-		return ts.calling(ms, func(r *remote) error {
-			for _, p := range pages {
-				if _, err := r.mmap(p.at, PageSize, unix.PROT_READ|unix.PROT_EXEC); err != nil {
-					return err
-				}
-				a.hooks.mapped = append(a.hooks.mapped, area{p.at, PageSize})
-			}
-			return nil
-		})
-	})
-	if err != nil {
+	pages, err := a.mapHooks(ts, wanted)
+	if err != nil || len(pages) == 0 {
 		return err
 	}
 	var edits []arch.Edit
+	code := make(map[uint64][]byte)
 	for _, p := range pages {
-		edits = append(edits, p.edits...)
+		b, jumps := p.fill(p.at)
+		code[p.at], edits = b, append(edits, jumps...)
 	}
 	slices.SortFunc(edits, byAddress)
 	if err := home.noteHooks(ts.memory(), a.hooks.mapped, edits); err != nil {
 		return err
 	}
-	for _, p := range pages {
-		if err := ts.memory().WriteAt(p.code, p.at); err != nil {
+	for at, b := range code {
+		if err := ts.memory().WriteAt(b, at); err != nil {
 			return err
 		}
 	}
@@ -108,41 +98,88 @@ func (a *Attachment) hook(ts *threads, t *Target) error {
 	return err
 }
 
+// mapHooks maps pages, and returns those for which there is room. Other threads, which map memory themselves, are stopped only
+// if one of them has taken such room meanwhile.
+func (a *Attachment) mapHooks(ts *threads, wanted []*hookPage) (pages []*hookPage, err error) {
+	for one := true; len(wanted) > 0; one = false {
+		err = ts.within(one, func() error {
+			ms, err := ts.maps()
+			if err != nil {
+				return err
+			}
+			pages = ts.placed(ms, wanted)
+			return ts.calling(ms, func(r *remote) error {
+				for _, p := range pages {
+					if p.mapped {
+						continue
+					}
+					if _, err := r.mmap(p.at, PageSize, unix.PROT_READ|unix.PROT_EXEC); err != nil {
+						return err
+					}
+					p.mapped, a.hooks.mapped = true, append(a.hooks.mapped, area{p.at, PageSize})
+				}
+				return nil
+			})
+		})
+		if !one || !errors.Is(err, unix.EEXIST) {
+			break
+		}
+	}
+	return pages, err
+}
+
+// placed are the pages for which there is room.
+func (ts *threads) placed(ms []mapping, wanted []*hookPage) (pages []*hookPage) {
+	for _, p := range wanted {
+		if !p.mapped {
+			p.at = ts.place(ms, pages, p.near)
+		}
+		if p.at == 0 {
+			*p.refused = fmt.Errorf("no memory close to %s", p.what)
+			continue
+		}
+		pages = append(pages, p)
+	}
+	return pages
+}
+
 // loaderReason is that of the edit in the dynamic loader.
 const loaderReason = "loader"
 
 var errHookBusy = errors.New("a thread is at the instructions to be changed all the time, or they are in two pages of memory")
 
 // loaderHook is the page for the dynamic loader, which leads to a routine.
-func (ts *threads) loaderHook(ms []mapping, debug, routine uint64) (p hookPage, err error) {
+func (ts *threads) loaderHook(a *Attachment, routine uint64) (*hookPage, error) {
+	var err error
+	if a.hooks.debug, err = ts.debug(); err != nil {
+		return nil, err
+	}
 	word := make([]byte, 8)
-	if err := ts.memory().ReadAt(word, debug+debugBreak); err != nil {
-		return p, err
+	if err := ts.memory().ReadAt(word, a.hooks.debug+debugBreak); err != nil {
+		return nil, err
 	}
 	at := le.Uint64(word)
 	code := make([]byte, hookWindow)
 	if err := ts.memory().ReadAt(code, at); err != nil {
-		return p, err
+		return nil, err
 	}
 	skip := 0
 	if bytes.HasPrefix(code, endbr64) {
 		skip = len(endbr64)
 	}
 	if !returnsAndPads(code[skip:]) || at%hookWindow != 0 {
-		return p, errors.New("its dynamic loader tells debuggers of libraries in an unknown way")
+		return nil, errors.New("its dynamic loader tells debuggers of libraries in an unknown way")
 	}
-	if p.at = ts.place(ms, nil, at); p.at == 0 {
-		return p, errors.New("no memory close to its dynamic loader")
-	}
-	b := []byte{0x4c, 0x8d, 0x1d, 6, 0, 0, 0}                           // lea 6(%rip), %r11
-	b = append(b, 0xff, 0x25, 11, 0, 0, 0)                              // jmp *24(page)
-	b = append(b, 0xc3)                                                 // ret
-	b = append(b, make([]byte, 24-len(b))...)                           // up to 24
-	p.code = le.AppendUint64(b, routine)                                // where to
-	site := at + uint64(skip)                                           // jmp page
-	jmp := le.AppendUint32([]byte{jumpOp}, uint32(p.at-(site+jumpLen))) //
-	p.edits = []arch.Edit{{Addr: site, Old: bytes.Clone(code[skip : skip+jumpLen]), New: jmp, Reason: loaderReason}}
-	return p, nil
+	return &hookPage{near: at, what: "its dynamic loader", fill: func(page uint64) ([]byte, []arch.Edit) {
+		b := []byte{0x4c, 0x8d, 0x1d, 6, 0, 0, 0} // lea 6(%rip), %r11
+		b = append(b, 0xff, 0x25, 11, 0, 0, 0)    // jmp *24(page)
+		b = append(b, 0xc3)                       // ret
+		b = append(b, make([]byte, 24-len(b))...) // up to 24
+		b = le.AppendUint64(b, routine)           // where to
+		site := at + uint64(skip)
+		jmp := le.AppendUint32([]byte{jumpOp}, uint32(page-(site+jumpLen))) // jmp page
+		return b, []arch.Edit{{Addr: site, Old: code[skip : skip+jumpLen], New: jmp, Reason: loaderReason}}
+	}}, nil
 }
 
 // hookWindow is how functions are aligned: so much room there is at least.
@@ -212,22 +249,20 @@ func (ts *threads) debug() (uint64, error) {
 }
 
 // execHook is the page for programs that the process executes.
-func (ts *threads) execHook(ms []mapping, h *ExecHooks, routine uint64, others []hookPage) (p hookPage, err error) {
+func (ts *threads) execHook(ms []mapping, h *ExecHooks, routine uint64) (*hookPage, error) {
 	q := &process{Process: *ts.memory(), maps: ms, code: codeOf(ms, auxValue(ts.aux, atEntry))}
 	sites, err := h.sites(q)
 	if err != nil {
-		return p, err
+		return nil, err
 	}
-	if p.at = ts.place(ms, others, sites[0].at); p.at == 0 {
-		return p, errors.New("no memory close to where it executes programs")
-	}
-	p.code, p.edits = execStubs(p.at, routine, sites)
-	return p, nil
+	return &hookPage{near: sites[0].at, what: "where it executes programs", fill: func(page uint64) ([]byte, []arch.Edit) {
+		return execStubs(page, routine, sites)
+	}}, nil
 }
 
 // place returns where a page can be that is close to an address, beside others; 0: nowhere. In the program itself that is
 // below it, as the heap grows above. Else it is above, as threads get their stacks below, if there is room.
-func (ts *threads) place(ms []mapping, others []hookPage, addr uint64) uint64 {
+func (ts *threads) place(ms []mapping, others []*hookPage, addr uint64) uint64 {
 	var taken []mapping
 	for _, o := range others {
 		taken = append(taken, mapping{lo: o.at, hi: o.at + PageSize})
