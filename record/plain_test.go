@@ -218,6 +218,45 @@ func TestPlain(t *testing.T) {
 			want: "f: stack-walker +0 0 0",
 		},
 		{
+			name: "C functions with OCaml's",
+			text: fn("f", "mov $1,%eax\nret") + ".globl camlM__code_begin\ncamlM__code_begin:\n" + fn("camlM__g_81", "mov $1,%eax\nret") +
+				".globl camlM__code_end\ncamlM__code_end:\n" + fn("h", "mov $1,%eax\nret") +
+				".globl camlN__code_begin\n.globl camlN__code_end\ncamlN__code_begin: camlN__code_end:\n" +
+				".section .rodata\n.asciz \"OCAMLRUNPARAM\"\n.text\n",
+			want: "camlM__g_81: stack-walker +0 0 0\nf:  +0 5 5\nh:  +0 5 5",
+		},
+		{
+			name: "OCaml's functions that are not where its code is",
+			text: fn("f", "mov $1,%eax\nret") + ".globl camlM__code_begin\ncamlM__code_begin:\n" + fn("g", "mov $1,%eax\nret") +
+				".globl camlM__code_end\ncamlM__code_end:\n" + fn("camlM__h_82", "mov $1,%eax\nret"),
+			args: "-shared",
+			want: "camlM__h_82: stack-walker +0 0 0\nf: stack-walker +0 0 0\ng: stack-walker +0 0 0",
+		},
+		{
+			name: "OCaml's functions, of which nothing is known but that they call its runtime",
+			text: fn("f", "call caml_call_gc@PLT\nret"),
+			args: "-shared",
+			want: "f: stack-walker +0 0 0",
+		},
+		{
+			name: "an end of OCaml's code, and no beginning",
+			text: fn("f", "mov $1,%eax\nret") + ".globl camlM__code_end\ncamlM__code_end:\n",
+			args: "-shared",
+			want: "f: stack-walker +0 0 0",
+		},
+		{
+			name: "OCaml's interpreter",
+			text: fn("f", "mov $1,%eax\nret") + fn("caml_interprete", "mov $2,%eax\nret") +
+				".section .rodata\n.asciz \"OCAMLRUNPARAM\"\n.text\n",
+			want: "caml_interprete:  +0 5 5\nf:  +0 5 5",
+		},
+		{
+			name: "C functions that OCaml calls",
+			text: fn("caml_stub", "mov $1,%eax\ncall caml_alloc_string@PLT\nret"),
+			args: "-shared",
+			want: "caml_stub:  +0 5 5",
+		},
+		{
 			name: "with HotSpot, which walks stacks from return addresses",
 			text: fn("f", "mov $1,%eax\nret") + ".section .rodata\n.asciz \"gHotSpotVMStructs\"\n.text\n",
 			want: "f: stack-walker +0 0 0",

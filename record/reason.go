@@ -151,8 +151,8 @@ func Reasons() []ReasonText {
 			"The image is Go's, whose runtime knows all code and all stack frames, and stops at others. Programs that Go 1.21 " +
 				"to 1.27 have linked are traced (record/golang)."},
 		{ReasonStackWalker,
-			"The image has a runtime that looks up return addresses in tables of its own, such as OCaml's, V8's, HotSpot's, " +
-				"GraalVM's, Dart's or .NET's."},
+			"The image has a runtime that looks up return addresses in tables of its own, such as V8's, HotSpot's, " +
+				"GraalVM's, Dart's or .NET's; or the function is OCaml's, whose runtime does so."},
 		{ReasonMeasured,
 			"The image has BoringSSL's cryptographic module (FIPS 140), which computes a checksum of its code and ends the " +
 				"program if that has changed."},

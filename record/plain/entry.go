@@ -51,6 +51,9 @@ func (f *Finder) Entry(i int) Entry {
 		return Entry{Refusal: f.foreign}
 	}
 	fn := &f.funcs[i]
+	if f.ml.has(fn.Addr) {
+		return Entry{Refusal: StackWalker}
+	}
 	text := *f.text
 	e := entry{f: f, i: i, start: fn.Addr, end: f.end(i)}
 	b := text.Range(fn.Addr, f.limit(i))

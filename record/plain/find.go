@@ -20,6 +20,7 @@ type Finder struct {
 	index *ehframe.Index
 
 	foreign Refusal // why none of its functions can be displaced
+	ml      ocaml   // whose functions cannot
 	decoded bool    // all code has been
 	fixed   bool    // it cannot be moved: an address can be in any word, and in any operand
 	guarded bool    // indirect branches have to go to landing pads
@@ -41,8 +42,9 @@ func New(file *elfio.File, text *code.Text, funcs []symbol.Func, refs []uint64) 
 	}
 	f := &Finder{
 		file: file, text: text, m: machineOf(file), funcs: funcs, refs: refs,
-		fixed: file.Header.Type == elf.ET_EXEC, foreign: Foreign(file),
+		fixed: file.Header.Type == elf.ET_EXEC,
 	}
+	f.foreign, f.ml = foreign(file)
 	if f.foreign == "" {
 		f.decode(t)
 	}
@@ -93,7 +95,7 @@ func Supported(file *elfio.File) bool { return machineOf(file) != nil }
 // code has been decoded, and nothing goes into the middle of it. A tail call, a jump, must besides have its frame as a
 // function's callers leave it.
 func (f *Finder) Call(addr uint64, n int, tail bool) bool {
-	if f.foreign != "" || f.marks.get(addr)&instruction == 0 ||
+	if f.foreign != "" || f.ml.has(addr) || f.marks.get(addr)&instruction == 0 ||
 		f.marks.any(addr+1, addr+uint64(n))&(instruction|anyTarget) != 0 {
 		return false
 	}

@@ -15,7 +15,8 @@ import (
 // whoever unwinds by them need not care. Some runtimes do not: for each call that compiled code makes they have a row in
 // a table of their own, found by the return address, which says where pointers are. Go stops at an address that it does
 // not know, and OCaml's and V8's collectors crash. HotSpot walks the stack of Java code from the return address of the function
-// that this has called. It does not help to leave their own code alone, since what that calls is found the same way.
+// that this has called. It does not help to leave their own code alone, since what that calls is found the same way; with
+// OCaml it does (ocaml.go).
 //
 // Such an image need not have symbols, but each of these runtimes has a text that no image without it has a use for. An
 // image that merely mentions one is refused as well, which costs its trace.
@@ -26,7 +27,6 @@ var runtimes = []struct {
 	refusal Refusal
 }{
 	{"\xff Go buildinf:", GoImage},
-	{"OCAMLRUNPARAM", StackWalker},       // a variable that OCaml's runtime reads
 	{"v8::ToLocalChecked", StackWalker},  // in a message of V8's
 	{"gHotSpotVMStructs", StackWalker},   // a symbol that HotSpot has for debuggers
 	{"com.oracle.svm.core", StackWalker}, // names of classes in native images of GraalVM
@@ -44,8 +44,28 @@ const measured = "FIPS integrity test"
 // if a return address is in none. The runtime has the name as a text only, and is traced.
 const monoImage = "mono_aot_file_info"
 
-// Foreign says why no function of an image can be displaced, and no call of one intercepted; "": there is no such reason.
+// Foreign says why no call of a function that an image imports can be intercepted; "": there is no such reason.
 func Foreign(f *elfio.File) Refusal {
+	why, ml := foreign(f)
+	if why == "" && len(ml.code) > 0 {
+		why = StackWalker // OCaml's code makes such calls, too
+	}
+	return why
+}
+
+// foreign says why no function of an image can be displaced; "": there is no such reason, but for OCaml's code.
+func foreign(f *elfio.File) (Refusal, ocaml) {
+	if why := foreignImage(f); why != "" {
+		return why, ocaml{}
+	}
+	ml := ocamlIn(f)
+	if ml.hidden {
+		return StackWalker, ocaml{}
+	}
+	return "", ml
+}
+
+func foreignImage(f *elfio.File) Refusal {
 	if isLoader(f) {
 		return Loader
 	}
@@ -69,12 +89,20 @@ func Foreign(f *elfio.File) Refusal {
 
 // foreignC is Foreign for the C functions of a Go program.
 func foreignC(f *elfio.File) Refusal {
-	for b := range loaded(f) {
-		if bytes.Contains(b, []byte(measured)) {
-			return Measured
-		}
+	if contains(f, measured) {
+		return Measured
 	}
 	return ""
+}
+
+// contains reports whether an image has a text.
+func contains(f *elfio.File, text string) bool {
+	for b := range loaded(f) {
+		if bytes.Contains(b, []byte(text)) {
+			return true
+		}
+	}
+	return false
 }
 
 // loaded are the parts of an image that are loaded from its file.
