@@ -11,6 +11,7 @@
    somebody else's. Patching a large library takes longer than a request may: then the
    answer is to ask again later. The loader's locks are held all this time, and nothing
    here calls libc. Whatever goes wrong, the program has the file that it has opened. */
+#include "filter.h"
 #include "format.h"
 #include "request.h"
 #include "say.h"
@@ -63,6 +64,10 @@ static void replace(i64 fd, u64 with)
 hidden void fentry_loader_opened(i64 fd)
 {
 	static u32 misses;
+	if (source.kind == POOL && *HEADER(u32, FT_H_RECORDER) && load(&fentry_forbids)) {
+		add(HEADER(u32, FT_H_UNFOLLOWED), 1);
+		return;
+	}
 	if (!request_server() || load(&misses) >= MISSES)
 		return;
 	struct sigset old = block();

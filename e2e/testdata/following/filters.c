@@ -2,6 +2,7 @@
 // deeply and often, in a thread that had called none before and in a signal handler on a stack of its own. Except for the
 // end they make no system calls themselves. The last ones execute something. Prints how each has ended.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <linux/futex.h>
 #include <linux/audit.h>
@@ -236,6 +237,10 @@ int main(int argc, char **argv)
 		leave(4);
 	}
 	ended("executes, with mappings of its own", 0);
+	fflush(stdout);
+	if (fork() == 0)
+		exit(forbid(SYS_gettid, SECCOMP_RET_KILL_PROCESS, 0) || !dlopen("libm.so.6", RTLD_NOW) ? 3 : 6);
+	ended("loads", 0);
 	for (int i = 0; i < 2; i++) {
 		if (fork() == 0) {
 			if (i == 0 ? forbid(SYS_sched_yield, SECCOMP_RET_KILL_PROCESS, 1) : forbid(SYS_sched_yield, SECCOMP_RET_ERRNO | EPERM, 0))
