@@ -19,7 +19,7 @@ PKGS ?= ./... ./.ci/summary
 # A file of tests that may be skipped; with it, any other skipped test is a failure.
 SKIPS ?=
 
-.PHONY: build test wide soak fresh tools check bench bench-tools generate fuzz install clean
+.PHONY: build test wide soak fresh tools wide-tools check bench bench-tools generate fuzz install clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -o fentry ./cmd/fentry
@@ -27,7 +27,7 @@ build:
 test: tools check
 	$(GO) test -json -timeout 45m $(TESTFLAGS) $(PKGS) | $(GO) run ./.ci/summary $(if $(SKIPS),-allow $(SKIPS))
 
-wide: tools
+wide: tools wide-tools
 	FENTRY_WIDE=1 $(GO) test -json -timeout 24h $(TESTFLAGS) $(PKGS) | $(GO) run ./.ci/summary
 
 soak: tools
@@ -36,9 +36,9 @@ soak: tools
 fresh:
 	./.ci/fresh
 
-# What the tests use, and the packages that have it: internal/testtool/tools.txt.
-tools:
-	@./.ci/install $$(awk -F ': ' '/^[^#]/ { n = split($$2, tool, " "); for (i = 1; i <= n; i++) print tool[i] ":" $$1 }' internal/testtool/tools.txt)
+# What the tests use, and the packages that have it: internal/testtool/tools.txt; what only wide ones use: widetools.txt.
+tools wide-tools:
+	@./.ci/install $$(awk -F ': ' '/^[^#]/ { n = split($$2, tool, " "); for (i = 1; i <= n; i++) print tool[i] ":" $$1 }' internal/testtool/$(subst -,,$@).txt)
 
 check:
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l); test -z "$$unformatted" || { echo "gofmt -w:" $$unformatted; exit 1; }

@@ -208,6 +208,12 @@ func TestPlain(t *testing.T) {
 				"0x6: only-jumped-to +0 0 0",
 		},
 		{
+			name: "padding of zeros, in front of bytes that an odd number of them would make none of instructions",
+			text: fn("f", "call unlisted1\nret") + ".skip 600,0x90\n.p2align 4\nunlisted1: mov $1,%eax\ncltd\nret\n" +
+				".p2align 4,0\nunlisted2: push %rbp\nmov $6,%al\npop %rbp\nret\n",
+			want: "0x1:  +0 5 5",
+		},
+		{
 			name: "what Go has made",
 			text: fn("f", "mov $1,%eax\nret") + ".section .gopclntab,\"a\"\n.quad 0\n.text\n",
 			want: "f: go-image +0 0 0",

@@ -1,8 +1,9 @@
 // Package testtool finds what tests use that is not Go: compilers, debuggers, emulators.
 //
-// tools.txt is the one list of them. make tools installs what it names, and a test that needs something of it which is
-// missing is skipped by name, with the package that has it. A test that asks for what is not on the list fails
-// everywhere: otherwise it would be skipped on every fresh machine, and nobody would know.
+// tools.txt is the one list of them, and widetools.txt of those that only wide tests need. make tools and make wide-tools
+// install what they name, and a test that needs something of it which is missing is skipped by name, with the package that
+// has it. A test that asks for what is not on a list fails everywhere: otherwise it would be skipped on every fresh machine,
+// and nobody would know.
 package testtool
 
 import (
@@ -29,10 +30,13 @@ const NewARM64 = "max,pauth-impdef=on"
 //go:embed tools.txt
 var list string
 
+//go:embed widetools.txt
+var wideList string
+
 // packages are the Debian packages of tools: commands, or paths and patterns of files.
 var packages = sync.OnceValue(func() map[string]string {
 	m := map[string]string{}
-	for line := range strings.Lines(list) {
+	for line := range strings.Lines(list + wideList) {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}

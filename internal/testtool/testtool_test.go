@@ -61,7 +61,7 @@ func TestNeed(t *testing.T) {
 // The list is read by this package and by the Makefile, whose awk wants "package: tool ...".
 func TestList(t *testing.T) {
 	var all []string
-	for line := range strings.Lines(list) {
+	for line := range strings.Lines(list + wideList) {
 		line = strings.TrimSuffix(line, "\n")
 		if line == "" || line[0] == '#' {
 			continue
@@ -78,7 +78,7 @@ func TestList(t *testing.T) {
 			t.Errorf("%s is listed twice", all[i])
 		}
 	}
-	make := Output(t, "awk", "-F", ": ", "/^[^#]/ { print $2 }", "tools.txt")
+	make := Output(t, "awk", "-F", ": ", "/^[^#]/ { print $2 }", "tools.txt", "widetools.txt")
 	if got := strings.Fields(make); len(got) != len(all) || len(all) != len(packages()) {
 		t.Errorf("awk finds %d tools, this package %d of %d", len(got), len(packages()), len(all))
 	}

@@ -1,6 +1,7 @@
 package plain
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/fentry-dev/fentry/arch/amd64"
@@ -38,7 +39,9 @@ func (s *amd64Sweep) unit(d *decoder, b []byte) {
 		if in.Op != amd64.Nop && in.Op != amd64.Int3 {
 			last, lastAt = in, at
 		}
-		at += in.Len
+		if at += in.Len; in.Op.EndsBlock() {
+			at += zeroPadding(b[at:], u.lo+uint64(at))
+		}
 	}
 	switch {
 	case last.Len > 0 && (last.Op == amd64.Call || last.Op == amd64.CallInd):
@@ -49,6 +52,17 @@ func (s *amd64Sweep) unit(d *decoder, b []byte) {
 	if amd64RunsOn(last) && u.fn >= 0 {
 		d.runOn(u.lo+uint64(lastAt), amd64.IsNops(d.behind()))
 	}
+}
+
+// zeroPadding returns how many bytes of code at an address are zero, up to where a function can begin; 0 if that is not all
+// that is there. Free Pascal's compiler has such padding, and an odd number of them would take the next function's first bytes
+// into an instruction.
+func zeroPadding(b []byte, addr uint64) int {
+	n := int(-addr % functionAlign)
+	if n > len(b) || len(bytes.TrimLeft(b[:n], "\x00")) > 0 {
+		return 0
+	}
+	return n
 }
 
 // amd64RunsOn reports whether the code behind the last instruction of a function is reached from it. A call at the end is

@@ -16,11 +16,12 @@
 #define CB_NEXT            16
 #define CB_END             24
 
-/* shadow words of the return address slot S: S with bits flipped */
+/* shadow words of the return address slot S: S with bits flipped. Of a thread's stack they are at 0x2fff..., 0x3fff..., 0x5fff...
+   and 0x6fff..., out of the way of AddressSanitizer (below 0x1000...) and of CLISP's heap (0x1000... to 0x1fff...). */
 #define SHADOW_RET         46 /* bit of: the caller's return address */
-#define SHADOW_PREV        45 /* this bit too: the slot of the frame below it in the chain */
+#define SHADOW_PREV        44 /* this bit too: the slot of the frame below it in the chain */
 /* time:  bit SHADOW_PREV alone;  child time, depth: bit SHADOW_AUX alone */
-#define SHADOW_AUX         44
+#define SHADOW_AUX         45
 
 /* bytes of struct callregs (machine.h) */
 #define CALLREGS_SIZE      176

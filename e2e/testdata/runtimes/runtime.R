@@ -1,0 +1,10 @@
+# Garbage, conditions, Fortran, and a stack that ends.
+fib <- function(n) if (n < 2) n else fib(n - 1) + fib(n - 2)
+deep <- function(n) 1 + deep(n + 1)
+print(fib(15))
+for (i in 1:10) gc()
+print(dim(solve(matrix(runif(10000), 100))))
+print(tryCatch(stop("x"), error = function(e) conditionMessage(e)))
+print(tryCatch(log(-1), warning = function(w) "warned"))
+print(tryCatch(deep(1), error = function(e) "deep"))
+quit(status = 3)

@@ -1,0 +1,10 @@
+;; Garbage, continuations, and a stack that grows.
+(define (fib n) (if (< n 2) n (+ (fib (- n 1)) (fib (- n 2)))))
+(define (deep n) (if (= n 0) 0 (+ 1 (deep (- n 1)))))
+(define (texts n l) (if (= n 0) l (texts (- n 1) (cons (number->string n) l))))
+(define (repeat n) (if (> n 0) (begin (texts 5000 '()) (repeat (- n 1)))))
+(display (fib 20)) (newline)
+(repeat 50)
+(display (call-with-current-continuation (lambda (k) (+ 1 (k 42))))) (newline)
+(display (deep 1000000)) (newline)
+(exit 3)

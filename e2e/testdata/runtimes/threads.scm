@@ -1,0 +1,10 @@
+;; Garbage, exceptions, threads, and a stack that grows.
+(use-modules (ice-9 threads))
+(define (fib n) (if (< n 2) n (+ (fib (- n 1)) (fib (- n 2)))))
+(define (deep n) (if (= n 0) 0 (+ 1 (deep (- n 1)))))
+(define (collect n) (when (> n 0) (gc) (collect (- n 1))))
+(display (fib 20)) (newline)
+(for-each join-thread (map (lambda (i) (call-with-new-thread (lambda () (collect 10)))) '(1 2 3)))
+(display (catch #t (lambda () (car 1)) (lambda a 'caught))) (newline)
+(display (deep 1000000)) (newline)
+(exit 3)
