@@ -117,7 +117,7 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 		so.Library = r.libraries.open
 		defer r.libraries.close()
 	}
-	if so.Attach.Library, err = a.libraries(&o); err != nil {
+	if so.Attach.Library, err = a.libraries(&o, pids); err != nil {
 		return nil, err
 	}
 	r.controlled(&so)

@@ -5,6 +5,7 @@ package fentry
 import (
 	"errors"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +13,7 @@ import (
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
+	"github.com/fentry-dev/fentry/session"
 )
 
 // Libraries of processes that run already.
@@ -49,9 +51,9 @@ type loadedFile struct {
 	named          bool
 }
 
-// libraries returns what plans libraries of processes that run already; nil: none are to be recorded.
-func (e *executed) libraries(o *Options) (func(path string, f *os.File, at uint64) *patch.Memory, error) {
-	if len(o.Libraries) == 0 && !o.Syscalls {
+// libraries returns what plans libraries of processes that run already; nil: none are to be recorded, or else matter.
+func (e *executed) libraries(o *Options, pids []int) (func(path string, f *os.File, at uint64) *patch.Memory, error) {
+	if o.onlySwaps() && !(o.swaps() && slices.ContainsFunc(pids, processLoadsSwaps)) {
 		return nil, nil
 	}
 	l, err := newLibraries(&Program{}, o, true)
@@ -88,7 +90,8 @@ func (l *loadedLibraries) plan(path string, f *os.File, at uint64) *patch.Memory
 	}
 	l.mu.Lock()
 	named := l.named(path, path, f)
-	if !named && !l.syscalls {
+	swaps := l.libraries.swaps && !named && imageIs(f, record.MaySwap)
+	if !named && !l.syscalls && !swaps {
 		l.mu.Unlock()
 		return nil
 	}
@@ -113,13 +116,16 @@ func (l *loadedLibraries) plan(path string, f *os.File, at uint64) *patch.Memory
 
 	x := &executedFile{}
 	var err error
-	x.program, x.plan, x.memory, err = l.make(found, path, f, at, named)
+	x.program, x.plan, x.memory, err = l.make(found, path, f, at, named, swaps)
 	p.memory = x.memory
 	l.executed.mu.Lock()
 	l.files = append(l.files, x)
 	l.executed.mu.Unlock()
 	if say := l.planned(lib, first, named, x.plan, err); say != "" {
 		l.logf("%s: %s", path, say)
+	}
+	if swaps && err != nil && !errors.Is(err, patch.ErrNoSites) {
+		l.logf(unsafeSwaps, path, err)
 	}
 	return x.memory
 }
@@ -153,8 +159,9 @@ func (l *loadedLibraries) note(id fileID, path string) (lib *library, first bool
 	return lib, true
 }
 
-// find finds what can be traced in a library: its functions if a pattern names it, else its system calls alone.
-func (l *loadedLibraries) find(path string, f *os.File, named bool) (*Program, error) {
+// find finds what can be traced in a library: its functions if a pattern names it, or it may swap pieces of its stack, else its
+// system calls alone.
+func (l *loadedLibraries) find(path string, f *os.File, named, swaps bool) (*Program, error) {
 	m, err := mapped.MapFD(int(f.Fd()), path)
 	if err != nil {
 		return nil, err
@@ -162,7 +169,10 @@ func (l *loadedLibraries) find(path string, f *os.File, named bool) (*Program, e
 	p := &Program{Path: path, symbols: l.symbols, mapped: m, keeps: true, prepare: l.prepares}
 	find := l.libraries.find
 	if !named {
-		find.Plain, find.LibraryCalls, find.Named = record.PlainNone, false, nil
+		find.LibraryCalls, find.Named = false, nil
+		if find.Plain = record.PlainNone; swaps {
+			find.Plain = record.PlainAuto
+		}
 	}
 	if err := mapped.Guard(func() error { return p.find(find) }); err != nil {
 		p.Close()
@@ -172,12 +182,12 @@ func (l *loadedLibraries) find(path string, f *os.File, named bool) (*Program, e
 }
 
 // make plans a library.
-func (l *loadedLibraries) make(found *loadedProgram, path string, f *os.File, at uint64, named bool) (p *Program, plan *patch.Plan,
+func (l *loadedLibraries) make(found *loadedProgram, path string, f *os.File, at uint64, named, swaps bool) (p *Program, plan *patch.Plan,
 	memory *patch.Memory, err error) {
 	if at == 0 {
 		return nil, nil, nil, errors.New("there is no room for the tracer behind it in its process")
 	}
-	found.made.Do(func() { found.program, found.err = l.find(path, f, named) })
+	found.made.Do(func() { found.program, found.err = l.find(path, f, named, swaps) })
 	if p, err = found.program, found.err; err != nil {
 		return nil, nil, nil, err
 	}
@@ -202,4 +212,14 @@ func (l *loadedLibraries) make(found *loadedProgram, path string, f *os.File, at
 		plan, memory = nil, nil
 	}
 	return p, plan, memory, err
+}
+
+// processLoadsSwaps is record.LoadsSwaps of the program of a process.
+func processLoadsSwaps(pid int) bool {
+	f, err := os.Open(session.ProcessDir(pid) + "/exe")
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return imageIs(f, record.LoadsSwaps)
 }

@@ -58,6 +58,7 @@ type libraries struct {
 	prepares func(file string)
 	places   *places.Probe // for copies that are not in the cache
 	syscalls bool          // system calls are recorded in libraries that no pattern names, too
+	swaps    bool          // libraries that swap pieces of their stack are to say so, also those that no pattern names
 
 	mu     sync.Mutex
 	opened sync.Once    // cache and own are set
@@ -79,7 +80,8 @@ type library struct {
 	about  about
 	info   os.FileInfo // of the library itself
 	copied *os.File    // nil: it is left alone
-	silent bool        // no pattern names it: it is patched for its system calls only
+	silent bool        // no pattern names it: it is patched for its system calls only, or for swaps
+	swaps  bool        // it may swap pieces of its stack
 	key    string      // of the copy in the cache; "": it is not there
 
 	again *libraryImage // its plan, made once more for what is asked of it while it runs; nil: it is not there
@@ -98,7 +100,7 @@ const cacheKind = "images"
 
 // newLibraries returns nil if no libraries are to be traced. follows: those of programs that the program executes are, too.
 func newLibraries(p *Program, o *Options, follows bool) (*libraries, error) {
-	if len(o.Libraries) == 0 && !(o.Syscalls && (p.loads() || follows)) {
+	if len(o.Libraries) == 0 && !(o.Syscalls && (p.loads() || follows)) && !(o.swaps() && (p.loadsSwaps() || follows)) {
 		return nil, nil
 	}
 	l := &libraries{plan: o.Plan, symbols: o.Symbols, logf: o.Logf, files: make(map[fileID]*library)}
@@ -127,8 +129,41 @@ func newLibraries(p *Program, o *Options, follows bool) (*libraries, error) {
 	}
 	l.plan.Target, l.plan.Session, l.plan.Policy = patch.File, "", uint32(o.Policy)
 	l.plan.Unloads = follows // then the program has the runtime, whatever is chosen of it
-	l.find, l.syscalls = o.find(), o.Syscalls
+	l.find, l.syscalls, l.swaps = o.find(), o.Syscalls, o.swaps()
 	return l, nil
+}
+
+// swaps reports whether return addresses are replaced, so that functions that swap pieces of their stack matter.
+func (o *Options) swaps() bool {
+	host, ok := machine.Host()
+	return ok && host.ELF == elf.EM_X86_64 && o.Plan.Tracer != patch.Function && o.Plan.Tracer != patch.Count && !o.Plan.NoFunctions
+}
+
+// onlySwaps reports whether these are all that libraries are looked at for.
+func (o *Options) onlySwaps() bool { return len(o.Libraries) == 0 && !o.Syscalls }
+
+// loadsSwaps is record.LoadsSwaps; of a script, whose interpreter is not known, it is true.
+func (p *Program) loadsSwaps() (yes bool) {
+	_ = mapped.Guard(func() error {
+		yes = p.File == nil || record.LoadsSwaps(p.File)
+		return nil
+	})
+	return yes
+}
+
+// imageIs asks about an ELF file.
+func imageIs(f *os.File, is func(*elfio.File) bool) (yes bool) {
+	m, err := mapped.MapFD(int(f.Fd()), f.Name())
+	if err != nil {
+		return false
+	}
+	defer m.Close()
+	_ = mapped.Guard(func() error {
+		ef, err := elfio.Parse(m.Data)
+		yes = err == nil && is(ef)
+		return err
+	})
+	return yes
 }
 
 // writeTo has libraries know where the trace is, for processes in which one of them starts before the program, and tracers
@@ -227,10 +262,11 @@ func (l *libraries) first(given string, f *os.File, st *unix.Stat_t) *library {
 		path = given
 	}
 	named := l.named(given, path, f)
-	if !named && !l.syscalls {
+	swaps := l.swaps && !named && imageIs(f, record.MaySwap)
+	if !named && !l.syscalls && !swaps {
 		return nil
 	}
-	lib := &library{Library: Library{Path: path}, silent: !named}
+	lib := &library{Library: Library{Path: path}, silent: !named, swaps: swaps}
 	if lib.info, err = f.Stat(); err != nil {
 		return nil
 	}
@@ -241,11 +277,18 @@ func (l *libraries) first(given string, f *os.File, st *unix.Stat_t) *library {
 	if lib.Untraced == "" {
 		lib.Untraced = lib.about.Untraced
 	}
-	if lib.Untraced != "" && !lib.about.Unselected && !lib.silent {
+	switch {
+	case lib.Untraced == "":
+	case lib.swaps && !lib.about.Unselected:
+		l.logf(unsafeSwaps, path, lib.Untraced)
+	case !lib.about.Unselected && !lib.silent:
 		l.logf("%s: not traced: %s", path, lib.Untraced)
 	}
 	return lib
 }
+
+// unsafeSwaps is said of a library that cannot be prevented from doing harm.
+const unsafeSwaps = "%s: it may swap pieces of a stack, and cannot be changed: %s; programs with coroutines that use it need -T function"
 
 // named tells whether a pattern matches one of a library's names, and notes which ones do.
 func (l *libraries) named(given, path string, f *os.File) bool {
@@ -296,7 +339,11 @@ func (l *libraries) options(lib *library) (plan patch.Options, find record.Optio
 	plan, find, c = l.plan, l.find, l.capturing
 	plan.Path, plan.Copy = lib.Path, true
 	if lib.silent {
-		plan.NoFunctions, find.Plain, find.LibraryCalls, find.Named, c = true, record.PlainNone, false, nil, nil
+		plain := record.PlainNone
+		if lib.swaps {
+			plain = record.PlainAuto
+		}
+		plan.NoFunctions, find.Plain, find.LibraryCalls, find.Named, c = true, plain, false, nil, nil
 	}
 	return plan, find, c
 }

@@ -221,7 +221,7 @@ func TestLoadedAgain(t *testing.T) {
 	o := Options{Libraries: []string{"libx"}, Logf: t.Logf}
 	e := newExecuted(&o)
 	e.options.Running, e.options.Keep = true, true
-	plan, err := e.libraries(&o)
+	plan, err := e.libraries(&o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -275,7 +275,8 @@ func (p *Program) run(ctx context.Context, cmd *exec.Cmd, o Options, plans *plan
 	}
 	defer r.libraries.close()
 	if r.libraries != nil {
-		so.Library, so.NoLoader = r.libraries.open, len(o.Libraries) == 0 && p.File != nil && !p.loads()
+		so.Library, so.OnlySwaps = r.libraries.open, o.onlySwaps()
+		so.NoLoader = len(o.Libraries) == 0 && p.File != nil && !p.loads() || so.OnlySwaps && !p.loadsSwaps()
 	}
 	if p.Untraced != "" && o.Logf != nil && (r.executed == nil || p.File != nil) { // else it is said of what runs a script
 		o.Logf("%s runs untraced: %s", p.Path, p.Untraced)

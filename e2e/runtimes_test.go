@@ -10,6 +10,12 @@ import (
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
+// Packages of Debian's Python.
+const (
+	gevent   = "/usr/lib/python3/dist-packages/gevent/__init__.py"
+	greenlet = "/usr/lib/python3/dist-packages/greenlet/__init__.py"
+)
+
 // runtimes are programs of languages whose runtimes do something of their own with stacks, code or faults: collectors that
 // look at stacks, code that is made or moved while it runs, faults that become exceptions, continuations.
 var runtimes = []struct {
@@ -39,6 +45,9 @@ var runtimes = []struct {
 		run: "php -d opcache.enable_cli=1 -d opcache.jit=tracing -d opcache.jit_buffer_size=16M runtime.php",
 	},
 	{name: "Prolog", tools: []string{"swipl"}, run: "swipl runtime.pl"},
+	{name: "Python, gevent", tools: []string{gevent}, run: "/usr/bin/python3 events.py"},
+	{name: "Python, greenlet", tools: []string{greenlet}, run: "/usr/bin/python3 greenlets.py"},
+	{name: "PyPy, greenlet", tools: []string{"pypy3"}, run: "pypy3 greenlets.py"},
 	{name: "R", tools: []string{"Rscript"}, run: "Rscript --vanilla runtime.R"},
 	{name: "Scheme, Chicken", tools: []string{"csc"}, build: "csc -o chicken runtime.scm", run: "./chicken"},
 	{name: "Scheme, Chicken's interpreter", tools: []string{"csi"}, run: "csi -script runtime.scm"},

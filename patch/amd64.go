@@ -171,6 +171,9 @@ func (amd64Machine) back(*thunk, []byte) error { return internalf("thunks are in
 
 func (amd64Machine) thunk(t *thunk, dst []byte) error {
 	a := amd64.Thunk{Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: t.kind, Size: t.size}
+	if t.always {
+		a.Switch = t.addr + amd64.ThunkOdd
+	}
 	return a.Encode(dst)
 }
 

@@ -19,6 +19,9 @@ type flavour interface {
 	hasThunk(s *record.Site) bool
 	// place adds what sites lead to, see machine.
 	place(l *layout) error
+	// swaps reports whether a site is that of a function that is not recorded, and always traced, as it swaps pieces of its
+	// stack.
+	swaps(s *record.Site) bool
 	// thunk is the kind of thunk that serves a site.
 	thunk(s *record.Site) arch.ThunkKind
 	// routines are the runtime's, by name, that thunks of a kind call. exit is "" for those that have none.
@@ -34,6 +37,7 @@ type role uint8
 const (
 	usual      role = iota
 	hiding          // it is left out with all inside it
+	swapping        // it swaps pieces of its stack, and is not recorded
 	actingOnly      // something is done when it is called
 	actingExit      // and when it returns
 	roles
@@ -63,8 +67,14 @@ func (c cCode) refuses(s *record.Site) record.Reason {
 	return s.Reason
 }
 
+// swaps reports whether a function has to have return addresses be its callers' again, whoever is traced. Its thunk leaves
+// its own where it is.
+func (c cCode) swaps(s *record.Site) bool { return s.Swaps && !c.looks() }
+
 func (c cCode) thunk(s *record.Site) arch.ThunkKind {
 	switch behind := behindPrologue(s); {
+	case c.swaps(s):
+		return arch.ThunkFunc
 	case behind && c.o.Tracer == Count:
 		return arch.ThunkMcountCount
 	case c.o.Tracer == Count:
@@ -112,6 +122,9 @@ func (c cCode) routines(k arch.ThunkKind, r role) (enter, exit string) {
 		if c.o.Tracer == Function {
 			tracer = "actfunc"
 		}
+	}
+	if r == swapping {
+		tracer = "swap"
 	}
 	enter = "fentry_" + tracer + "_enter"
 	switch k {

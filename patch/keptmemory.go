@@ -27,7 +27,7 @@ const keptWords = 16
 func (m *Memory) words() [keptWords]*uint64 {
 	return [keptWords]*uint64{
 		&m.RXAddr, &m.RWAddr, &m.RWSize, &m.Entry, &m.OrigEntry, &m.PhdrAddr, &m.NullCB, &m.Session, &m.Loader,
-		&m.SyscallEnter, &m.SyscallSome, &m.SyscallExit,
+		&m.SyscallEnter, &m.SyscallSome, &m.SyscallExit, &m.LoadsSwaps,
 	}
 }
 

@@ -508,6 +508,8 @@ func (l *layout) callees() (err error) {
 func (l *layout) role(i int) role {
 	id := l.p.Functions[i].ID
 	switch a := l.actingAt(i); {
+	case l.p.flavour().swaps(l.p.Functions[i].Site):
+		return swapping
 	case a != nil && a.exit && l.p.flavour().hides():
 		return actingExit
 	case a != nil:

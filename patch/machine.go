@@ -94,6 +94,7 @@ type thunk struct {
 	addr     uint64
 	back     uint64 // what it has apart; 0: nothing
 	switched uint64 // the byte that it tests
+	always   bool   // it is never off, whatever its switch says
 	body     uint64 // where the function goes on
 	id       uint32
 	frame    uint32 // record.Site.Frame

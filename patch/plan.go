@@ -253,6 +253,8 @@ func (p *Plan) choose(sites []record.Site) {
 		wanted := reason == "" && (hides(s) || p.tells(s, selected))
 		off := chosen && !wanted && !first.MatchSite(s)
 		switch a := p.Options.Addition; {
+		case reason == "" && a == nil && p.flavour().swaps(s):
+			fn.Action = Trace
 		case a != nil:
 			if reason == "" && a.Adds(s) {
 				fn.Action, fn.off = Trace, true

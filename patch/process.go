@@ -10,6 +10,7 @@ import (
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/record"
 )
 
 const phentsize = 56 // sizeof(Elf64_Phdr)
@@ -46,6 +47,10 @@ type Memory struct {
 
 	// Goroutines: it is a Go program, most of whose stacks are no thread's.
 	Goroutines bool
+
+	// LoadsSwaps is 1 if return addresses are replaced while functions are traced, and what the program loads may swap pieces
+	// of its stack (record.LoadsSwaps): then libraries have to be looked at as they come.
+	LoadsSwaps uint64
 
 	// Running is how the plan gets into a process that runs; nil: it is for one at its exec stop.
 	Running *Running
@@ -98,7 +103,7 @@ func (l *layout) sites() (ids []uint32, at []uint64) {
 		return l.goSites()
 	}
 	for i := range l.p.Functions {
-		if fn := &l.p.Functions[i]; fn.ID != 0 {
+		if fn := &l.p.Functions[i]; fn.ID != 0 && fn.role != swapping { // which is never off
 			ids, at = append(ids, fn.ID), append(at, fn.Addr)
 		}
 	}
@@ -133,8 +138,12 @@ func (p *Plan) Memory() (*Memory, error) {
 		}
 		edits = l.cutAtPages(edits)
 	}
+	swaps := uint64(0)
+	if p.flavour().hides() && p.Traced() > 0 && record.LoadsSwaps(p.file) {
+		swaps = 1
+	}
 	return &Memory{
-		places: l, Running: running, Goroutines: p.golang != nil, RX: l.rx, RXAddr: l.base, RWAddr: l.rw, RWSize: l.rwSize,
+		places: l, LoadsSwaps: swaps, Running: running, Goroutines: p.golang != nil, RX: l.rx, RXAddr: l.base, RWAddr: l.rw, RWSize: l.rwSize,
 		Entry: p.Entry, OrigEntry: p.OrigEntry, Switches: l.switches, PhdrAddr: l.phdrAddr, Phnum: l.phnum,
 		NullCB: null, Session: l.runtime.config + format.ConfigOSession, Loader: l.runtime.syms["fentry_loader_open"], Edits: edits,
 		SyscallEnter: l.runtime.syms[enter], SyscallSome: l.runtime.syms[some], SyscallExit: l.runtime.syms[exit],

@@ -33,9 +33,10 @@ const (
 	ToLanding                     // "veneer": nops become the way to a thunk that the site's branch does not reach
 	ToCall                        // "call": a call through a word becomes one of a thunk
 	ToMoved                       // "move": instructions of a Go function have gone elsewhere
+	ToSwap                        // "swap": a function that swaps pieces of its stack leads to its thunk
 )
 
-var purposeNames = [...]string{"trace", "nop", "veneer", "call", "move"}
+var purposeNames = [...]string{"trace", "nop", "veneer", "call", "move", "swap"}
 
 func (p Purpose) String() string {
 	if p&(p-1) == 0 && p != 0 && bits.TrailingZeros8(uint8(p)) < len(purposeNames) {
@@ -143,8 +144,11 @@ func (l *layout) cut() error {
 		own = own[:0]
 		if fn.Len > 0 {
 			own = append(own, window{addr: fn.Addr, n: uint16(fn.Len), purpose: ToThunk})
-			if fn.Action == Nop {
+			switch {
+			case fn.Action == Nop:
 				own[0].purpose = ToNop
+			case l.p.flavour().swaps(fn.Site):
+				own[0].purpose = ToSwap
 			}
 		}
 		if len(islands)+len(calls)+len(l.goWindows) > 0 {

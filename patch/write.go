@@ -108,7 +108,7 @@ func (l *layout) writeSite(i int, r route) error {
 	for _, w := range l.windowsOf(fn) {
 		b, err := l.after[w.at:w.at:w.at+uint32(w.n)], error(nil)
 		switch w.purpose {
-		case ToThunk:
+		case ToThunk, ToSwap:
 			b, err = l.p.m.appendSite(b, fn.Site, r)
 		case ToNop:
 			b = l.p.m.appendNops(b, int(w.n))
@@ -148,6 +148,6 @@ func (l *layout) parts(fn *Func, r route) *thunk {
 	k := l.p.flavour().thunk(fn.Site)
 	return &thunk{
 		addr: l.thunk(fn.ID), back: l.back(fn.ID), switched: l.switches + uint64(fn.ID-1), enterExit: l.routines[fn.role][k],
-		body: r.body, id: fn.ID, frame: fn.Frame, kind: k, size: l.thunkSize,
+		body: r.body, id: fn.ID, frame: fn.Frame, kind: k, size: l.thunkSize, always: fn.role == swapping,
 	}
 }

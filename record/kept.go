@@ -49,7 +49,7 @@ func AppendSites(b []byte, sites []Site) []byte {
 			w.signed(c - at)
 			at = c
 		}
-		w.flags(s.Catches, s.Own, s.Untabled)
+		w.flags(s.Catches, s.Own, s.Untabled, s.Swaps)
 		w.word(s.Source)
 		w.word(string(s.Reason))
 	}
@@ -92,7 +92,7 @@ func ReadSites(f *elfio.File, b []byte) ([]Site, error) {
 				s.Calls[i] = at
 			}
 		}
-		r.flags(&s.Catches, &s.Own, &s.Untabled)
+		r.flags(&s.Catches, &s.Own, &s.Untabled, &s.Swaps)
 		s.Source, s.Reason = r.word(), Reason(r.word())
 		if r.bad {
 			return nil, errKept

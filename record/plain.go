@@ -178,7 +178,7 @@ func (fd *finder) hasSite(such func(*Site) bool) bool {
 func (fd *finder) displaced(s *Site, e plain.Entry, via uint64) {
 	site := *s
 	site.Addr, site.Len, site.Moved, site.Kind, site.Ret, site.Reason = e.Addr, e.Len, e.Moved, KindPlain, fd.m.atEntry(), ""
-	site.Via, site.Catches, site.Untabled = via, e.Catches, e.Untabled
+	site.Via, site.Catches, site.Untabled, site.Swaps = via, e.Catches, e.Untabled, e.Swaps
 	if e.Signed {
 		site.Ret = RetSignedLR
 	}

@@ -26,6 +26,9 @@ type Site struct {
 	Catches bool
 	// Untabled: of [KindPlain]: no unwind entry describes the function.
 	Untabled bool
+	// Swaps: of [KindPlain]: the function copies a piece of its stack elsewhere, and another one in its place, as coroutines
+	// that share a stack have it done. Return addresses that have been replaced must be there again when it is called.
+	Swaps bool
 
 	Kind  Kind   // what the compiler left at Addr
 	Ret   RetLoc // where the caller's return address is when execution reaches Addr

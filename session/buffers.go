@@ -145,7 +145,7 @@ func (s *session) buffers() (string, error) {
 	if s.follows() {
 		s.follow = &follower{
 			o: s.o.Follow, shared: shared, pool: s.pool.FD, asks: s.live.Asks, join: s.live.Join, logf: s.logf,
-			library: s.giveLibrary(),
+			library: s.giveLibrary(), onlySwaps: s.o.OnlySwaps,
 			reaped: func(pid int, status syscall.WaitStatus) {
 				if st := s.started.Load(); st != nil { // else a process that is attached to executes it already
 					st.Reaped(pid, status)

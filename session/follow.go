@@ -57,6 +57,8 @@ type follower struct {
 	hooks  tracee.ExecHooks
 	// library is Options.Library; nil: programs keep their libraries.
 	library func(path string, f *os.File) *os.File
+	// onlySwaps is Options.OnlySwaps.
+	onlySwaps bool
 
 	mu    sync.Mutex
 	begun uint64 // how many programs were followed
@@ -258,7 +260,7 @@ func (f *follower) begins(t *tracee.Process, pid int, path string) error {
 		t.Kill()
 		return fmt.Errorf("it was ended, because it could not be changed as a whole: %w", err)
 	}
-	if err == nil && f.library != nil {
+	if err == nil && f.library != nil && (!f.onlySwaps || m.LoadsSwaps != 0) {
 		err = f.load(t, m, path)
 	}
 	return err

@@ -130,8 +130,10 @@ type Options struct {
 	// It must be the same for the same file, and stay open until Run returns. nil: the file stays, or libraries are left
 	// alone altogether. Library is not called concurrently.
 	Library func(path string, f *os.File) *os.File
-	// NoLoader: the program itself has no dynamic loader, so Library is for those that it executes.
+	// NoLoader: the program itself has no dynamic loader, or none that matters, so Library is for those that it executes.
 	NoLoader bool
+	// OnlySwaps: of those, Library is for the ones whose plans say that what they load may swap pieces of its stack.
+	OnlySwaps bool
 	// Follow says what becomes of programs that the program, or one that it has started, executes. nil: they are traced
 	// only if they trace themselves.
 	Follow *Follow

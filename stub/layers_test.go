@@ -75,7 +75,7 @@ var layers = []string{
 	"home",      // the first image of a process, and the others
 	"attach",    // what a recorder has a running process do
 	"loaded.S",  // where the loader tells it of libraries
-	"start.S", "loader.S", "func", "flat", "graph", "order", "flatorder", "opt", "profile.S", "count", "act.S", "detours", "syscall.S", "sysorder", "goroutine.S",
+	"start.S", "loader.S", "func", "flat", "graph", "order", "flatorder", "opt", "profile.S", "count", "act.S", "swap.S", "detours", "syscall.S", "sysorder", "goroutine.S",
 }
 
 // classic is the highest layer of the library: one tracer, in C and assembly that call

@@ -70,6 +70,9 @@ const (
 	thunkBehind  = 32 // ThunkMcount: drops the return address of the call at thunkCallEnd
 )
 
+// ThunkOdd is where in a thunk there is a byte whose bit 0 is set: as its own switch it is always on.
+const ThunkOdd = thunkBypass
+
 // ThunkReturn is where in a thunk the body returns to.
 const ThunkReturn = thunkRet
 

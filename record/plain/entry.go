@@ -38,6 +38,7 @@ type Entry struct {
 	Calls    bool   // a call moves
 	Catches  bool   // a call moves for which there is a handler, or through which nothing may be thrown
 	Untabled bool   // no unwind entry describes the function
+	Swaps    bool   // the function swaps pieces of its stack (amd64swap.go)
 	Signed   bool   // on arm64: there, the function has signed its return address
 	Refusal  Refusal
 	// Brief: Refusal is for a jump to a thunk. The other fields are those of a short jump, to padding near by, if there is
@@ -72,6 +73,7 @@ func (f *Finder) Entry(i int) Entry {
 		if r == "" {
 			return Entry{
 				Addr: e.at, Len: e.n, Moved: e.moved, Calls: e.calls, Catches: e.catches, Untabled: e.fde.CIE == nil,
+				Swaps:  f.facts[i]&swapsStack != 0,
 				Signed: e.signed, Refusal: first, Brief: k > 0,
 			}
 		}
@@ -111,7 +113,7 @@ func (e *entry) function() Refusal {
 		return JumpInto
 	case facts&undecodable != 0:
 		return Undecodable
-	case facts&usesCaller != 0:
+	case facts&usesCaller != 0 && facts&swapsStack == 0:
 		return ReadsReturn
 	case f.inRange(e.code):
 		return AddressTaken

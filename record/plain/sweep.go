@@ -23,7 +23,7 @@ type unit struct {
 }
 
 // fact is what the rules have to know about a whole function.
-type fact uint16
+type fact uint32
 
 const (
 	undecodable  fact = 1 << iota // bytes of it are no instructions
@@ -42,6 +42,7 @@ const (
 	forks                         // makes a process or thread that returns, too, and shares memory
 	joined                        // jumped to with a frame that is not as callers leave it
 	followed                      // has no unwind entry, and is understood without
+	swapsStack                    // copies a piece of its stack elsewhere, and another one in its place
 )
 
 // note is what a unit has found out about an address that is not its own.

@@ -275,6 +275,23 @@ hidden void pop_skipped(struct control *c, u64 slot, u64 t)
 		record1(c, t, FT_REC_RESYNC, n);
 }
 
+/* swap_frames ends the calls that are open on the current stack, which is copied elsewhere now, and has another one's contents
+   copied in its place. What comes back then is to return without being traced: the shadow of a slot is another call's by then.
+   So return addresses, which are at slot from or above, are the
+   callers' again. */
+hidden void swap_frames(struct control *c, u64 from)
+{
+	u64 now = counter();
+	pop_skipped(c, from, now);
+	for (u64 t = c->top; !top_empty(t); t = previous(c, top_slot(t))) {
+		u64 *slot = (u64 *)top_slot(t);
+		struct function f;
+		if (image_returns_to(*slot, &f))
+			*slot = *shadow_ret((u64)slot);
+	}
+	pop_skipped(c, c->stacks[c->cur].hi, now);
+}
+
 /* go_to_stack makes the stack that slot is on the current one, as enter_stack does. When
    the thread goes on elsewhere while calls are open on a signal's stack, and that is no
    other handler's, a jump has left the handler: its calls end, and so do those of the

@@ -82,14 +82,17 @@ hidden int enter_call(struct control *c, u64 slot, struct function f, u64 ret, u
 
 /* fentry_slow_enter deals with an entry of an image's function id that returns to ret
    and has its shadow at slot's. fp is the caller's frame pointer where SHARED_SLOTS. It
-   returns what the fast path is to do. */
+   returns what the fast path is to do. Without an id, the function is one that swaps pieces of its stack. */
 hidden int fentry_slow_enter(u64 slot, u32 id, struct image *m, u64 ret, u64 fp)
 {
 	struct sigset old = block();
 	struct control *c = traced_thread();
 	struct function f = { m, id };
 	int r = ENTER_SKIP;
-	if (fentry_config.mode == MODE_COUNT) {
+	if (!id) {
+		if (c && go_to_stack(c, slot))
+			swap_frames(c, slot);
+	} else if (fentry_config.mode == MODE_COUNT) {
 		count_call(c, f);
 		r = ENTER_DONE;
 	} else if (c && (fentry_config.mode != MODE_PROFILE || image_table(c, m)))

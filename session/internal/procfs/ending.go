@@ -5,6 +5,7 @@ package procfs
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -27,8 +28,19 @@ func Ending(pid, tid int) bool {
 	if err != nil || s.Dead() || s.Exiting {
 		return true
 	}
+	is, err := killed(dir)
+	return is || err != nil
+}
+
+// killed tells whether a thread, which has a directory in /proc, has been killed, and so all threads of its process: SIGKILL is
+// pending for each of them until it takes it, and is marked then.
+func killed(dir string) (bool, error) {
+	s, err := ReadStat(dir + "/stat")
+	if err != nil || s.Killed {
+		return s.Killed, err
+	}
 	b, err := os.ReadFile(dir + "/status")
-	return err != nil || pending(b, "SigPnd", unix.SIGKILL) || pending(b, "ShdPnd", unix.SIGKILL)
+	return pending(b, "SigPnd", unix.SIGKILL) || pending(b, "ShdPnd", unix.SIGKILL), err
 }
 
 // pending tells whether a signal is in a set of a status file.
@@ -41,10 +53,15 @@ func pending(status []byte, key string, signal unix.Signal) bool {
 // has ended.
 func AwaitEnd(pid int, start uint64, deadline time.Time) bool {
 	return await(deadline, func() bool { return !ProcessAlive(pid, start) }, func() bool {
-		tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid)) // an error: it is gone
+		dir := fmt.Sprintf("/proc/%d/task", pid)
+		tasks, _ := os.ReadDir(dir) // an error: it is gone
+		// One that takes its SIGKILL just now is not seen to be killed; others are.
 		return !slices.ContainsFunc(tasks, func(t os.DirEntry) bool {
 			tid, err := strconv.Atoi(t.Name())
 			return err == nil && !Ending(pid, tid)
+		}) || slices.ContainsFunc(tasks, func(t os.DirEntry) bool {
+			is, err := killed(filepath.Join(dir, t.Name()))
+			return is && err == nil
 		})
 	})
 }

@@ -1,0 +1,60 @@
+package plain
+
+import (
+	"bytes"
+	"debug/elf"
+
+	"github.com/fentry-dev/fentry/elfio"
+)
+
+// Stacks that are swapped.
+//
+// Coroutines can share a stack: whoever is left has its piece of it copied elsewhere, and whoever goes on has its own copied back,
+// to where it was. What is on a stack stays as it is, so the code does not care; what others know by the stack's addresses is
+// wrong from then on. The function that does so can be told by how it goes on behind the copying, which compilers have no
+// use for: its stack pointer and frame pointer move by the same register (greenlet, Stackless Python),
+//
+//	add %reg, %rsp; add %reg, %rbp
+//
+// or the stack pointer is what a call has returned, unless that is 0 (PyPy's stacklets):
+//
+//	test %rax, %rax; je 1f; mov %rax, %rsp
+
+// swapsStackAt reports whether the instruction at an offset of code is the last one of these.
+func swapsStackAt(b []byte, at, n int) bool {
+	const movRAXRSP = "\x48\x89\xc4"
+	in := b[at : at+n]
+	if string(in) == movRAXRSP {
+		return at >= 5 && bytes.HasPrefix(b[at-5:], []byte{0x48, 0x85, 0xc0, 0x74})
+	}
+	return n == 3 && at >= 3 && in[1] == 0x01 && in[2]&0xc7 == 0xc5 && in[0]&^4 == 0x48 &&
+		b[at-3] == in[0] && b[at-2] == 0x01 && b[at-1] == in[2]-1
+}
+
+// MaySwap reports whether an image's code has bytes that can be such instructions: few others have.
+func MaySwap(f *elfio.File) bool {
+	if f.Header.Machine != elf.EM_X86_64 {
+		return false
+	}
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_LOAD || p.Flags&elf.PF_X == 0 || p.Filesz > uint64(len(f.Raw())) {
+			continue
+		}
+		b, err := f.Bytes(p.Vaddr, int(p.Filesz))
+		if err != nil {
+			continue
+		}
+		for _, ends := range [...]byte{0xc4, 0xc5, 0xcd, 0xd5, 0xdd, 0xe5, 0xed, 0xf5, 0xfd} {
+			for at := 0; ; at++ {
+				k := bytes.IndexByte(b[at:], ends)
+				if k < 0 {
+					break
+				}
+				if at += k; at >= 2 && swapsStackAt(b, at-2, 3) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
