@@ -90,7 +90,7 @@ func (l *loadedLibraries) plan(path string, f *os.File, at uint64) *patch.Memory
 	}
 	l.mu.Lock()
 	named := l.named(path, path, f)
-	swaps := l.libraries.swaps && !named && imageIs(f, record.MaySwap)
+	swaps := l.libraries.swaps && !named && extends(path) && imageIs(f, record.MaySwap)
 	if !named && !l.syscalls && !swaps {
 		l.mu.Unlock()
 		return nil

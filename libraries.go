@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -151,6 +152,9 @@ func (p *Program) loadsSwaps() (yes bool) {
 	return yes
 }
 
+// extends reports whether a library can be an extension of Python's by its name. All libraries are many, and large.
+func extends(path string) bool { return !strings.HasPrefix(filepath.Base(path), "lib") }
+
 // imageIs asks about an ELF file.
 func imageIs(f *os.File, is func(*elfio.File) bool) (yes bool) {
 	m, err := mapped.MapFD(int(f.Fd()), f.Name())
@@ -262,7 +266,7 @@ func (l *libraries) first(given string, f *os.File, st *unix.Stat_t) *library {
 		path = given
 	}
 	named := l.named(given, path, f)
-	swaps := l.swaps && !named && imageIs(f, record.MaySwap)
+	swaps := l.swaps && !named && extends(path) && imageIs(f, record.MaySwap)
 	if !named && !l.syscalls && !swaps {
 		return nil
 	}

@@ -26,7 +26,7 @@ func TestSwaps(t *testing.T) {
 			dir := t.TempDir()
 			program, more := filepath.Join(dir, "swaps"), []string{src + "swap.c"}
 			if where == "library" {
-				lib := filepath.Join(dir, "libswap.so")
+				lib := filepath.Join(dir, "swap.so")
 				run(t, command{argv: append([]string{gcc, "-shared", "-fPIC", "-o", lib, src + "swap.c"}, flags...)}).mustSucceed(t)
 				more = []string{lib, "-Wl,-rpath," + dir}
 			}

@@ -20,9 +20,10 @@ import (
 //
 //	test %rax, %rax; je 1f; mov %rax, %rsp
 
+const movRAXRSP = "\x48\x89\xc4"
+
 // swapsStackAt reports whether the instruction at an offset of code is the last one of these.
 func swapsStackAt(b []byte, at, n int) bool {
-	const movRAXRSP = "\x48\x89\xc4"
 	in := b[at : at+n]
 	if string(in) == movRAXRSP {
 		return at >= 5 && bytes.HasPrefix(b[at-5:], []byte{0x48, 0x85, 0xc0, 0x74})
@@ -44,17 +45,31 @@ func MaySwap(f *elfio.File) bool {
 		if err != nil {
 			continue
 		}
-		for _, ends := range [...]byte{0xc4, 0xc5, 0xcd, 0xd5, 0xdd, 0xe5, 0xed, 0xf5, 0xfd} {
-			for at := 0; ; at++ {
-				k := bytes.IndexByte(b[at:], ends)
-				if k < 0 {
-					break
-				}
-				if at += k; at >= 2 && swapsStackAt(b, at-2, 3) {
-					return true
-				}
-			}
+		if maySwap(b) {
+			return true
 		}
 	}
 	return false
+}
+
+// maySwap looks for the bytes that such instructions certainly have: 01, in the middle of both additions, and those of the move.
+func maySwap(b []byte) bool {
+	for at := 0; ; at++ {
+		k := bytes.IndexByte(b[at:], 0x01)
+		if k < 0 {
+			break
+		}
+		if at += k; at >= 4 && at+1 < len(b) && swapsStackAt(b, at-1, 3) {
+			return true
+		}
+	}
+	for at := 0; ; at++ {
+		k := bytes.Index(b[at:], []byte(movRAXRSP))
+		if k < 0 {
+			return false
+		}
+		if at += k; swapsStackAt(b, at, len(movRAXRSP)) {
+			return true
+		}
+	}
 }
