@@ -114,7 +114,7 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	}
 	if r.libraries != nil {
 		r.libraries.capturing = a.capturing
-		so.Library = r.libraries.open
+		so.Library, so.OnlySwaps = r.libraries.open, o.onlySwaps()
 		defer r.libraries.close()
 	}
 	if so.Attach.Library, err = a.libraries(&o, pids); err != nil {
