@@ -194,8 +194,8 @@ func TestExecutesAlone(t *testing.T) {
 	}{
 		{"killed", false, syscall.SIGKILL, 0, ""},
 		{"killed, namespace", true, syscall.SIGKILL, 0, ""},
-		{"stopped", false, syscall.SIGSTOP, 0, fmt.Sprintf("not traced: what was executed or loaded at %d requests", programs)},
-		{"stopped, namespace", true, syscall.SIGSTOP, 0, fmt.Sprintf("not traced: what was executed or loaded at %d requests", programs)},
+		{"stopped", false, syscall.SIGSTOP, 0, fmt.Sprintf("not traced: what was executed at %d requests", programs)},
+		{"stopped, namespace", true, syscall.SIGSTOP, 0, fmt.Sprintf("not traced: what was executed at %d requests", programs)},
 		{"late", false, syscall.SIGSTOP, 500 * time.Millisecond, " 0 lost"},
 		{"late, namespace", true, syscall.SIGSTOP, 500 * time.Millisecond, " 0 lost"},
 	} {

@@ -41,6 +41,9 @@ func (s *session) finish() {
 		losses.counted(s.pool)
 		if s.follow != nil {
 			s.res.Unfollowed = s.pool.Word(format.HUnfollowed).Load()
+			if !s.o.OnlySwaps {
+				s.res.Unloaded = s.pool.Word(format.HUnloaded).Load()
+			}
 		}
 	} else {
 		losses.say(0)

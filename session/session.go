@@ -203,9 +203,11 @@ type Result struct {
 	SwitchedOff int
 	Samples     uint64 // stacks taken on a timer by the recorder ([Options].SampleEvery)
 	// Unfollowed is how often a program did not get an answer in time when it was about to execute another one, or wanted
-	// those that it executes to be followed, or could not ask about these or about a library, because it filters its system
-	// calls: these are not traced.
+	// those that it executes to be followed, or could not ask, because it filters its system calls: these are not traced.
 	Unfollowed uint32
+	// Unloaded is how many files a program's dynamic loader has opened about which it could not ask for the same reason:
+	// libraries among them are not traced.
+	Unloaded   uint32
 	Chunks     uint64
 	Compressed uint64 // chunks that were compressed, of Chunks
 	BadChunks  uint64 // invalid chunks, which were dropped

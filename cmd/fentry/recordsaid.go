@@ -77,8 +77,12 @@ func (c *recordCmd) summary(a *app, r *session.Result) {
 		a.sayf("fentry: %s left out", plural(r.BadChunks, "invalid chunk", "invalid chunks"))
 	}
 	if n := r.Unfollowed; n > 0 {
-		a.sayf("fentry: not traced: what was executed or loaded at %s that this recorder did not answer in time, or that the program could not make",
+		a.sayf("fentry: not traced: what was executed at %s that this recorder did not answer in time, or that the program could not make",
 			plural(uint64(n), "request", "requests"))
+	}
+	if n := r.Unloaded; n > 0 {
+		a.sayf("fentry: not traced: libraries among %s that were loaded while the program could not ask this recorder",
+			plural(uint64(n), "file", "files"))
 	}
 	if a.quiet && r.Lost == 0 && !r.Uncounted {
 		return

@@ -56,6 +56,7 @@ const (
 	HSilent           = 216 // u32
 	HUnfollowed       = 220 // u32
 	HRequestNs        = 224 // u64
+	HUnloaded         = 232 // u32
 )
 
 // Values of H_POLICY.

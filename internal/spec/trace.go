@@ -71,8 +71,9 @@ var Header = []Field{
 		"/proc/PID/ns/pid; 0: not known. Elsewhere only `HEARTBEAT` tells whether it lives"},
 	{"SILENT", 216, "u32", "", "`HEARTBEAT` when a request was given up, plus 1; as long as that does not change, requests are " +
 		"given up soon"},
-	{"UNFOLLOWED", 220, "u32", "", "requests about programs to be executed that the recorder did not answer in time, or that a program did not make, because it filters its system calls, and so about libraries: these, or what they execute in turn, are not traced"},
+	{"UNFOLLOWED", 220, "u32", "", "requests about programs to be executed that the recorder did not answer in time, or that a program did not make, because it filters its system calls: these, or what they execute in turn, are not traced"},
 	{"REQUEST_NS", 224, "u64", "", "PID namespace that `REQUEST_PID` is of, as `RECORDER_NS`; 0: not known"},
+	{"UNLOADED", 232, "u32", "", "files that a program's dynamic loader has opened and about which the program did not ask the recorder, because it filters its system calls: libraries among them are not traced"},
 }
 
 // Chunk is the header of a chunk.

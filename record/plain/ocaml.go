@@ -23,7 +23,8 @@ const ocamlText = "OCAMLRUNPARAM"
 
 var (
 	// ocamlBound is a symbol before or behind code. Between the module and the rest are two underscores, or a point.
-	ocamlBound = regexp.MustCompile(`^(caml.+)(?:__|\.)code_(begin|end)$`)
+	ocamlBound  = regexp.MustCompile(`^(caml.+)(?:__|\.)code_(begin|end)$`)
+	ocamlModule = regexp.MustCompile(`^caml[A-Z]`)
 	// ocamlFunction is a symbol of OCaml's functions, those that its linker makes, and the runtime's assembly.
 	ocamlFunction = regexp.MustCompile(`^caml(?:[A-Z].*(?:__|\.).*|_(?:curry|apply|tuplify|send)\d+.*|_(?:call_gc|c_call|start_program|raise_exn|callback_asm))$`)
 )
@@ -49,7 +50,7 @@ func ocamlIn(f *elfio.File) (o ocaml) {
 	syms = append(slices.DeleteFunc(syms, func(s elfio.Symbol) bool { return !isCaml(s) }),
 		slices.DeleteFunc(more, func(s elfio.Symbol) bool { return !isCaml(s) })...)
 	bounds := make(map[string]*span)
-	native, interpreter := false, false
+	native, interpreter, linked, modules := false, false, false, false
 	for _, s := range syms {
 		interpreter = interpreter || s.Name == "caml_interprete" && s.Defined()
 		native = native || ocamlFunction.MatchString(s.Name)
@@ -57,6 +58,8 @@ func ocamlIn(f *elfio.File) (o ocaml) {
 		if m == nil || !s.Defined() {
 			continue
 		}
+		linked = linked || strings.HasSuffix(m[1], "startup")
+		modules = modules || ocamlModule.MatchString(m[1])
 		r := bounds[m[1]]
 		if r == nil {
 			r = &span{}
@@ -83,7 +86,8 @@ func ocamlIn(f *elfio.File) (o ocaml) {
 			o.hidden = true // functions that have sections of their own
 		}
 	}
-	if len(o.code) == 0 && (native || runtime && !interpreter) {
+	// What OCaml has linked has modules, those of the standard library at least.
+	if len(o.code) == 0 && (native || runtime && !interpreter) || linked && !modules {
 		o.hidden = true
 	}
 	return o

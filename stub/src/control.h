@@ -104,6 +104,7 @@ struct control {
 	u64 ran;                 /* how long the thread had run when the last was taken, in ns */
 	u32 pace;                /* events after which that is looked at again; 0: never */
 	u32 epoch;               /* changes with the chunk, and when events of it are given up */
+	u32 chained;             /* open frames are all in the chains; 0: perhaps not those of before a fork, or that were forgotten */
 #ifdef FENTRY_CLASSIC
 	u32 busy; /* runs a callback of the program's */
 #endif

@@ -53,6 +53,7 @@
 #define FT_H_SILENT                216          /* u32 */
 #define FT_H_UNFOLLOWED            220          /* u32 */
 #define FT_H_REQUEST_NS            224          /* u64 */
+#define FT_H_UNLOADED              232          /* u32 */
 
 /* values of H_POLICY */
 #define FT_POLICY_BLOCK            0            /* the task waits for the recorder */

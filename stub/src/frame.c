@@ -16,6 +16,7 @@
 #include "profile.h"
 #include "stack.h"
 #include "source.h"
+#include "sys.h"
 
 /* previous returns the chain behind the frame at slot, in the form of struct
    control's top. What stands there is checked: it may never have been written. */
@@ -75,6 +76,7 @@ hidden void frames_adopt(struct control *c)
 /* frames_forget makes all stacks of a thread look as if nothing was open there: what is ends as ever. */
 hidden void frames_forget(struct control *c)
 {
+	c->chained = 0;
 	u32 n = load(&c->nstacks);
 	struct stack *s = load(&c->stacks);
 	for (u32 i = 0; s && i < n; i++) {
@@ -275,21 +277,29 @@ hidden void pop_skipped(struct control *c, u64 slot, u64 t)
 		record1(c, t, FT_REC_RESYNC, n);
 }
 
-/* swap_frames ends the calls that are open on the current stack, which is copied elsewhere now, and has another one's contents
-   copied in its place. What comes back then is to return without being traced: the shadow of a slot is another call's by then.
-   So return addresses, which are at slot from or above, are the
-   callers' again. */
+/* give_back has the frame at slot return to its caller, if a thunk's return address is there. */
+static void give_back(u64 *slot)
+{
+	struct function f;
+	if (image_returns_to(*slot, &f) && *shadow_ret((u64)slot))
+		*slot = *shadow_ret((u64)slot);
+}
+
+/* swap_frames ends the calls that are open on the current stack, with their return addresses at slot from or above. The stack is
+   copied elsewhere now, and has another one's contents copied in its place. What comes back then is to return without being
+   traced: the shadow of a slot is another call's by then. So return addresses are the callers' again. */
 hidden void swap_frames(struct control *c, u64 from)
 {
-	u64 now = counter();
+	u64 now = counter(), hi = c->stacks[c->cur].hi;
 	pop_skipped(c, from, now);
-	for (u64 t = c->top; !top_empty(t); t = previous(c, top_slot(t))) {
-		u64 *slot = (u64 *)top_slot(t);
-		struct function f;
-		if (image_returns_to(*slot, &f))
-			*slot = *shadow_ret((u64)slot);
-	}
-	pop_skipped(c, c->stacks[c->cur].hi, now);
+	if (c->chained)
+		for (u64 t = c->top; !top_empty(t); t = previous(c, top_slot(t)))
+			give_back((u64 *)top_slot(t));
+	else
+		for (u64 slot = from; slot < hi && (slot % 4096 || readable(slot)); slot += 8) /* hi is of the shadow's pieces */
+			give_back((u64 *)slot);
+	c->chained = 1;
+	pop_skipped(c, hi, now);
 }
 
 /* go_to_stack makes the stack that slot is on the current one, as enter_stack does. When

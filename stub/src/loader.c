@@ -65,7 +65,7 @@ hidden void fentry_loader_opened(i64 fd)
 {
 	static u32 misses;
 	if (source.kind == POOL && *HEADER(u32, FT_H_RECORDER) && load(&fentry_forbids)) {
-		add(HEADER(u32, FT_H_UNFOLLOWED), 1);
+		add(HEADER(u32, FT_H_UNLOADED), 1);
 		return;
 	}
 	if (!request_server() || load(&misses) >= MISSES)

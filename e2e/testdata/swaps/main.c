@@ -1,8 +1,10 @@
-/* Ten coroutines and the one that resumes them call functions at many depths, and are left in the middle of them. With an
-   argument, they go on for so many seconds. */
+/* Ten coroutines and the one that resumes them call functions at many depths, and are left in the middle of them, also in a
+   child that is forked meanwhile. With an argument, they go on for so many seconds. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 #include "swap.h"
 
 enum { COROUTINES = 10, ROUNDS = 300 };
@@ -10,6 +12,7 @@ enum { COROUTINES = 10, ROUNDS = 300 };
 static struct coroutine first, others[COROUTINES];
 static long rounds = ROUNDS, sum;
 static time_t end;
+static pid_t child;
 
 /* What has such a function is taken for an interpreter of Python, which loads libraries with functions such as swap. */
 int Py_BytesMain(int argc, char **argv) { return argc + !argv; }
@@ -31,8 +34,11 @@ __attribute__((noinline)) long nested(long n)
 
 __attribute__((noinline)) void body(long id)
 {
-	for (long k = 0; k < rounds && !(end && time(0) >= end); k++)
+	for (long k = 0; k < rounds && !(end && time(0) >= end); k++) {
+		if (id == 3 && k == 100 && !end) /* the child has calls open that it has inherited */
+			child = fork();
 		sum += nested((k + id) % 7);
+	}
 	swap_current->done = 1;
 	swap(&first);
 	abort();
@@ -71,6 +77,8 @@ int main(int argc, char **argv)
 		for (long i = 0; i < COROUTINES; i++)
 			going |= !others[i].done;
 	}
+	if (child)
+		waitpid(child, 0, 0);
 	if (argc > 1)
 		puts(all > 0 && sum > 0 ? "right" : "wrong");
 	else

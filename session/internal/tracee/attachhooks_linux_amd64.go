@@ -131,7 +131,7 @@ func (a *Attachment) mapHooks(ts *threads, wanted []*hookPage) (pages []*hookPag
 // placed are the pages for which there is room.
 func (ts *threads) placed(ms []mapping, wanted []*hookPage) (pages []*hookPage) {
 	for _, p := range wanted {
-		if !p.mapped {
+		if *p.refused = nil; !p.mapped {
 			p.at = ts.place(ms, pages, p.near)
 		}
 		if p.at == 0 {

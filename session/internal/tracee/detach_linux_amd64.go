@@ -317,8 +317,11 @@ func isTable(e *arch.Edit) bool { return e.Reason == patch.ReasonUnwind }
 // isLate tells edits that stay until nobody can come to a thunk any more: those of unwind tables, jumps that lead from a
 // site to its thunk, where a thread can be, and those of functions that swap pieces of their stack, where thunks have returns.
 func isLate(e *arch.Edit) bool {
-	return isTable(e) || strings.Contains(e.Reason, patch.ToLanding.String()) || strings.Contains(e.Reason, patch.ToSwap.String())
+	return isTable(e) || strings.Contains(e.Reason, patch.ToLanding.String()) || isSwap(*e)
 }
+
+// isSwap tells edits of functions that swap pieces of their stack.
+func isSwap(e arch.Edit) bool { return strings.Contains(e.Reason, patch.ToSwap.String()) }
 
 // findAreas asks the runtime where stacks are.
 func (d *detaching) findAreas(r *remote) error {

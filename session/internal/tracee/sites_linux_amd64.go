@@ -3,6 +3,7 @@ package tracee
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"slices"
 	"sort"
 	"time"
@@ -269,8 +270,12 @@ func (a *Attachment) writeSites(ts *threads, edits []arch.Edit) error {
 			}
 			time.Sleep(leavePause)
 		}
-		if left, err := a.loaded(ts, left); err == nil {
+		left, err := a.loaded(ts, left)
+		if err == nil {
 			a.Busy = append(a.Busy, left...)
+		}
+		if i := slices.IndexFunc(left, isSwap); i >= 0 {
+			return fmt.Errorf("%s swaps pieces of its stack, and a thread is in the middle of its first instructions", left[i].Func)
 		}
 	}
 	return nil
