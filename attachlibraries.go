@@ -90,16 +90,16 @@ func (l *loadedLibraries) plan(path string, f *os.File, at uint64) *patch.Memory
 	}
 	l.mu.Lock()
 	named := l.named(path, path, f)
-	swaps := l.libraries.swaps && !named && extends(path) && imageIs(f, record.MaySwap)
-	if !named && !l.syscalls && !swaps {
-		l.mu.Unlock()
-		return nil
-	}
 	key := loadedFile{identity(&st), path, at, named}
 	if p := l.plans[key]; p != nil {
 		l.mu.Unlock()
 		<-p.made
 		return p.memory
+	}
+	swaps := !named && l.maySwap(path, f)
+	if !named && !l.syscalls && !swaps {
+		l.mu.Unlock()
+		return nil
 	}
 	p := &loadedPlan{made: make(chan struct{})}
 	l.plans[key] = p
@@ -169,10 +169,7 @@ func (l *loadedLibraries) find(path string, f *os.File, named, swaps bool) (*Pro
 	p := &Program{Path: path, symbols: l.symbols, mapped: m, keeps: true, prepare: l.prepares}
 	find := l.libraries.find
 	if !named {
-		find.LibraryCalls, find.Named = false, nil
-		if find.Plain = record.PlainNone; swaps {
-			find.Plain = record.PlainAuto
-		}
+		find = unnamed(find, swaps)
 	}
 	if err := mapped.Guard(func() error { return p.find(find) }); err != nil {
 		p.Close()

@@ -3,10 +3,8 @@
 package fentry_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -66,14 +64,7 @@ func TestAttachMapping(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, buildFile(t, source, flags...))
 			for range 30 {
-				o := fentry.Options{Dir: filepath.Join(dir, "fentry.data"), Libraries: []string{"libc.so.6"}, For: time.Millisecond}
-				_, err := fentry.Attach(context.Background(), []int{r.cmd.Process.Pid}, o)
-				if err != nil && strings.Contains(err.Error(), "not permitted") {
-					t.Skip(err)
-				}
-				if err != nil {
-					t.Error(err)
-				}
+				attach(t, r.cmd.Process.Pid, fentry.Options{Libraries: []string{"libc.so.6"}}, time.Millisecond)
 			}
 			r.end(t, 7, "right\n")
 		})

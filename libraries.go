@@ -101,7 +101,7 @@ const cacheKind = "images"
 
 // newLibraries returns nil if no libraries are to be traced. follows: those of programs that the program executes are, too.
 func newLibraries(p *Program, o *Options, follows bool) (*libraries, error) {
-	if len(o.Libraries) == 0 && !(o.Syscalls && (p.loads() || follows)) && !(o.swaps() && (p.loadsSwaps() || follows)) {
+	if len(o.Libraries) == 0 && !(o.Syscalls && (follows || p.loads())) && !(o.swaps() && (follows || p.loadsSwaps())) {
 		return nil, nil
 	}
 	l := &libraries{plan: o.Plan, symbols: o.Symbols, logf: o.Logf, files: make(map[fileID]*library)}
@@ -152,22 +152,19 @@ func (p *Program) loadsSwaps() (yes bool) {
 	return yes
 }
 
-// extends reports whether a library can be an extension of Python's by its name. All libraries are many, and large.
-func extends(path string) bool { return !strings.HasPrefix(filepath.Base(path), "lib") }
+// maySwap reports whether a library that no pattern names is to be looked at for functions that swap pieces of their stack. All
+// libraries are many, and large, so that is asked only of what can be an extension of Python's by its name.
+func (l *libraries) maySwap(path string, f *os.File) bool {
+	return l.swaps && !strings.HasPrefix(filepath.Base(path), "lib") && imageIs(f, record.MaySwap)
+}
 
-// imageIs asks about an ELF file.
-func imageIs(f *os.File, is func(*elfio.File) bool) (yes bool) {
-	m, err := mapped.MapFD(int(f.Fd()), f.Name())
-	if err != nil {
-		return false
+// unnamed is what is looked for in such a library, beside its system calls.
+func unnamed(find record.Options, swaps bool) record.Options {
+	find.LibraryCalls, find.Named = false, nil
+	if find.Plain = record.PlainNone; swaps {
+		find.Plain = record.PlainAuto
 	}
-	defer m.Close()
-	_ = mapped.Guard(func() error {
-		ef, err := elfio.Parse(m.Data)
-		yes = err == nil && is(ef)
-		return err
-	})
-	return yes
+	return find
 }
 
 // writeTo has libraries know where the trace is, for processes in which one of them starts before the program, and tracers
@@ -266,7 +263,7 @@ func (l *libraries) first(given string, f *os.File, st *unix.Stat_t) *library {
 		path = given
 	}
 	named := l.named(given, path, f)
-	swaps := l.swaps && !named && extends(path) && imageIs(f, record.MaySwap)
+	swaps := !named && l.maySwap(path, f)
 	if !named && !l.syscalls && !swaps {
 		return nil
 	}
@@ -343,11 +340,7 @@ func (l *libraries) options(lib *library) (plan patch.Options, find record.Optio
 	plan, find, c = l.plan, l.find, l.capturing
 	plan.Path, plan.Copy = lib.Path, true
 	if lib.silent {
-		plain := record.PlainNone
-		if lib.swaps {
-			plain = record.PlainAuto
-		}
-		plan.NoFunctions, find.Plain, find.LibraryCalls, find.Named, c = true, plain, false, nil, nil
+		plan.NoFunctions, find, c = true, unnamed(find, lib.swaps), nil
 	}
 	return plan, find, c
 }

@@ -27,19 +27,36 @@ func isLibrary(f *os.File, m elf.Machine) bool {
 
 // soname is the name that a library has given itself, "" if there is none.
 func soname(f *os.File) (name string) {
-	m, err := mapped.MapFD(int(f.Fd()), f.Name())
-	if err != nil {
-		return ""
-	}
-	defer m.Close()
-	_ = mapped.Guard(func() error {
-		ef, err := elfio.Parse(m.Data)
-		if err == nil {
-			name, err = ef.Soname()
-		}
+	_ = withImage(f, func(ef *elfio.File) (err error) {
+		name, err = ef.Soname()
 		return err
 	})
 	return name
+}
+
+// imageIs asks about an ELF file; false: no, or it cannot be read.
+func imageIs(f *os.File, is func(*elfio.File) bool) (yes bool) {
+	_ = withImage(f, func(ef *elfio.File) error {
+		yes = is(ef)
+		return nil
+	})
+	return yes
+}
+
+// withImage maps an ELF file, and looks at it.
+func withImage(f *os.File, look func(*elfio.File) error) error {
+	m, err := mapped.MapFD(int(f.Fd()), f.Name())
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	return mapped.Guard(func() error {
+		ef, err := elfio.Parse(m.Data)
+		if err != nil {
+			return err
+		}
+		return look(ef)
+	})
 }
 
 // libraryImage is a library that is being patched.

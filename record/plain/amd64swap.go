@@ -37,14 +37,7 @@ func MaySwap(f *elfio.File) bool {
 	if f.Header.Machine != elf.EM_X86_64 {
 		return false
 	}
-	for _, p := range f.Progs {
-		if p.Type != elf.PT_LOAD || p.Flags&elf.PF_X == 0 || p.Filesz > uint64(len(f.Raw())) {
-			continue
-		}
-		b, err := f.Bytes(p.Vaddr, int(p.Filesz))
-		if err != nil {
-			continue
-		}
+	for b := range loaded(f, elf.PF_X) {
 		if maySwap(b) {
 			return true
 		}

@@ -77,7 +77,7 @@ func foreignImage(f *elfio.File) Refusal {
 	if defines(f, monoImage) {
 		return StackWalker
 	}
-	for b := range loaded(f) {
+	for b := range loaded(f, 0) {
 		for _, r := range runtimes {
 			if bytes.Contains(b, []byte(r.text)) {
 				return r.refusal
@@ -97,7 +97,7 @@ func foreignC(f *elfio.File) Refusal {
 
 // contains reports whether an image has a text.
 func contains(f *elfio.File, text string) bool {
-	for b := range loaded(f) {
+	for b := range loaded(f, 0) {
 		if bytes.Contains(b, []byte(text)) {
 			return true
 		}
@@ -105,11 +105,11 @@ func contains(f *elfio.File, text string) bool {
 	return false
 }
 
-// loaded are the parts of an image that are loaded from its file.
-func loaded(f *elfio.File) iter.Seq[[]byte] {
+// loaded are the parts of an image that are loaded from its file, with these flags.
+func loaded(f *elfio.File, flags elf.ProgFlag) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, p := range f.Progs {
-			if p.Type != elf.PT_LOAD || p.Filesz > uint64(len(f.Raw())) {
+			if p.Type != elf.PT_LOAD || p.Flags&flags != flags || p.Filesz > uint64(len(f.Raw())) {
 				continue
 			}
 			if b, err := f.Bytes(p.Vaddr, int(p.Filesz)); err == nil && !yield(b) {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,24 +21,25 @@ const endPause = time.Millisecond
 
 // Ending tells whether a thread certainly executes nothing of its program any more: it is gone, or on its way out, or has been killed.
 func Ending(pid, tid int) bool {
-	dir := fmt.Sprintf("/proc/%d/task/%d", pid, tid)
-	s, err := ReadStat(dir + "/stat")
-	if err != nil || s.Dead() || s.Exiting {
-		return true
-	}
-	is, err := killed(dir)
-	return is || err != nil
+	ending, _ := lookAt(fmt.Sprintf("/proc/%d/task/%d", pid, tid))
+	return ending
 }
 
-// killed tells whether a thread, which has a directory in /proc, has been killed, and so all threads of its process: SIGKILL is
-// pending for each of them until it takes it, and is marked then.
-func killed(dir string) (bool, error) {
+// lookAt tells of a thread, which has a directory in /proc, whether it ends, and whether it has been killed, and so all threads
+// of its process: SIGKILL is pending for each of them until it takes it, and is marked then.
+func lookAt(dir string) (ending, killed bool) {
 	s, err := ReadStat(dir + "/stat")
-	if err != nil || s.Killed {
-		return s.Killed, err
+	if err != nil {
+		return true, false
 	}
-	b, err := os.ReadFile(dir + "/status")
-	return pending(b, "SigPnd", unix.SIGKILL) || pending(b, "ShdPnd", unix.SIGKILL), err
+	if killed = s.Killed; !killed {
+		b, err := os.ReadFile(dir + "/status")
+		if err != nil {
+			return true, false
+		}
+		killed = pending(b, "SigPnd", unix.SIGKILL) || pending(b, "ShdPnd", unix.SIGKILL)
+	}
+	return killed || s.Dead() || s.Exiting, killed
 }
 
 // pending tells whether a signal is in a set of a status file.
@@ -56,13 +55,15 @@ func AwaitEnd(pid int, start uint64, deadline time.Time) bool {
 		dir := fmt.Sprintf("/proc/%d/task", pid)
 		tasks, _ := os.ReadDir(dir) // an error: it is gone
 		// One that takes its SIGKILL just now is not seen to be killed; others are.
-		return !slices.ContainsFunc(tasks, func(t os.DirEntry) bool {
-			tid, err := strconv.Atoi(t.Name())
-			return err == nil && !Ending(pid, tid)
-		}) || slices.ContainsFunc(tasks, func(t os.DirEntry) bool {
-			is, err := killed(filepath.Join(dir, t.Name()))
-			return is && err == nil
-		})
+		all := true
+		for _, t := range tasks {
+			ending, killed := lookAt(filepath.Join(dir, t.Name()))
+			if killed {
+				return true
+			}
+			all = all && ending
+		}
+		return all
 	})
 }
 
