@@ -2,9 +2,11 @@ package e2e
 
 import (
 	"bufio"
+	"cmp"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,49 +14,103 @@ import (
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
+// A swapsProgram is testdata/swaps, whose coroutines' pieces of one stack are copied to and fro.
+type swapsProgram struct {
+	path     string
+	emulator []string
+	untraced *result
+	leaf     int // calls of its functions
+	nested   int
+}
+
+// makeSwaps compiles the program, for a kind, with the function that copies in the program or in a library.
+func makeSwaps(t *testing.T, k kind, where string) *swapsProgram {
+	t.Helper()
+	dir, src := t.TempDir(), "testdata/swaps/"
+	flags := append([]string{"-O2", "-fno-omit-frame-pointer", "-fno-stack-protector"}, k.cflags...)
+	compile := func(out string, args ...string) {
+		t.Helper()
+		run(t, command{argv: slices.Concat(k.target.compiler(t, k.compiler), []string{"-o", out}, args, flags)}).mustSucceed(t)
+	}
+	p, more := &swapsProgram{path: filepath.Join(dir, "swaps"), emulator: k.emulation()}, []string{src + "swap.c"}
+	if where == "library" {
+		lib := filepath.Join(dir, "swap.so")
+		compile(lib, "-shared", "-fPIC", src+"swap.c")
+		more = []string{lib, "-Wl,-rpath,$ORIGIN"}
+	}
+	compile(p.path, append([]string{"-rdynamic", src + "main.c"}, more...)...)
+	p.untraced = run(t, command{argv: slices.Concat(p.emulator, []string{p.path})})
+	if p.untraced.status != "exit 3" || p.untraced.stdout == "" {
+		t.Fatalf("%s: %q, %q", p.untraced.status, p.untraced.stdout, p.untraced.stderr)
+	}
+	p.leaf, p.nested = p.record(t, "-T count")
+	if p.leaf == 0 || p.nested == 0 {
+		t.Fatalf("%d and %d calls", p.leaf, p.nested)
+	}
+	return p
+}
+
+// record records the program, which is to behave as untraced. It returns how many calls of its functions were recorded.
+func (p *swapsProgram) record(t *testing.T, options string) (leaf, nested int) {
+	t.Helper()
+	data := filepath.Join(t.TempDir(), "data")
+	argv := append([]string{fentry, "record", "--overhead", "no", "-o", data}, strings.Fields(options)...)
+	if len(p.emulator) > 0 {
+		argv = append(argv, "--emulator", strings.Join(p.emulator, " "))
+	}
+	sameBehaviour(t, p.untraced, run(t, command{argv: append(argv, p.path)}))
+	return calls(t, data, "leaf"), calls(t, data, "nested")
+}
+
+// check records the program in all ways, and compares the counts.
+func (p *swapsProgram) check(t *testing.T) {
+	t.Helper()
+	for _, options := range []string{"", "-L *", "-T profile", "-T function", "--clock none", "--syscalls", "-F leaf -F nested"} {
+		if l, n := p.record(t, options); l != p.leaf || n != p.nested {
+			t.Errorf("%q: %d and %d calls, want %d and %d", options, l, n, p.leaf, p.nested)
+		}
+	}
+	p.record(t, "-D 3")
+	p.record(t, "-t 1us")
+}
+
 // TestSwaps: coroutines whose pieces of one stack are copied to and fro behave as untraced, and all calls are counted, whoever
 // traces whichever of their functions: the program that has the function which copies, or a library that nobody has named.
 func TestSwaps(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
-		t.Skip("programs without sites are traced on x86-64")
+		t.Skip("processes that run are attached to on x86-64")
 	}
 	needFentry(t)
-	gcc, src := testtool.Path(t, "gcc"), "testdata/swaps/"
-	flags := []string{"-O2", "-fno-omit-frame-pointer", "-fno-stack-protector"}
 	for _, where := range []string{"program", "library"} {
 		t.Run(where, func(t *testing.T) {
-			dir := t.TempDir()
-			program, more := filepath.Join(dir, "swaps"), []string{src + "swap.c"}
-			if where == "library" {
-				lib := filepath.Join(dir, "swap.so")
-				run(t, command{argv: append([]string{gcc, "-shared", "-fPIC", "-o", lib, src + "swap.c"}, flags...)}).mustSucceed(t)
-				more = []string{lib, "-Wl,-rpath," + dir}
-			}
-			run(t, command{argv: append(append([]string{gcc, "-rdynamic", "-o", program, src + "main.c"}, flags...), more...)}).mustSucceed(t)
-			want := run(t, command{argv: []string{program}})
-			if want.status != "exit 3" || want.stdout == "" {
-				t.Fatalf("%s: %q, %q", want.status, want.stdout, want.stderr)
-			}
-			data := filepath.Join(dir, "data")
-			record := func(options string) (leaf, nested int) {
-				t.Helper()
-				argv := append([]string{fentry, "record", "--overhead", "no", "-o", data}, strings.Fields(options)...)
-				sameBehaviour(t, want, run(t, command{argv: append(argv, program)}))
-				return calls(t, data, "leaf"), calls(t, data, "nested")
-			}
-			leaf, nested := record("-T count")
-			if leaf == 0 || nested == 0 {
-				t.Fatalf("%d and %d calls", leaf, nested)
-			}
-			for _, options := range []string{"", "-L *", "-T profile", "-T function", "--clock none", "--syscalls", "-F leaf -F nested"} {
-				if l, n := record(options); l != leaf || n != nested {
-					t.Errorf("%q: %d and %d calls, want %d and %d", options, l, n, leaf, nested)
-				}
-			}
-			record("-D 3")
-			record("-t 1us")
-			attachSwaps(t, program, data)
+			p := makeSwaps(t, kind{compiler: "gcc"}, where)
+			p.check(t)
+			attachSwaps(t, p.path, filepath.Join(t.TempDir(), "data"))
 		})
+	}
+}
+
+// TestSwapsARM64 is TestSwaps for arm64, where return addresses that are put back may have to be signed. An emulator's recorder
+// sees the libraries that are loaded with the program.
+func TestSwapsARM64(t *testing.T) {
+	arm64.need(t)
+	needFentry(t)
+	for _, k := range []kind{
+		{name: "gcc"},
+		{name: "signed", cflags: []string{"-mbranch-protection=standard"}, cpu: testtool.NewARM64},
+		{name: "signed by the other key", cflags: []string{"-mbranch-protection=pac-ret+b-key"}, cpu: testtool.NewARM64},
+		{name: "clang", compiler: "clang"},
+	} {
+		k.target, k.compiler = arm64, cmp.Or(k.compiler, "gcc")
+		for _, where := range []string{"program", "library"} {
+			if where == "library" && k.name != "gcc" && !testtool.Wide() {
+				continue
+			}
+			t.Run(k.name+"/"+where, func(t *testing.T) {
+				t.Parallel()
+				makeSwaps(t, k, where).check(t)
+			})
+		}
 	}
 }
 

@@ -29,9 +29,22 @@ func (t *thunk) arm64() *arm64.Thunk {
 	}
 }
 
-func (arm64Machine) thunk(t *thunk, dst []byte) error { return t.arm64().Encode(dst) }
+func (arm64Machine) thunk(t *thunk, dst []byte) error {
+	a := t.arm64()
+	if t.always {
+		a.Switch = t.addr + arm64.ThunkOdd
+	}
+	return a.Encode(dst)
+}
 
-func (arm64Machine) back(t *thunk, dst []byte) error { return t.arm64().EncodeBack(dst) }
+// back: in images where functions return to thunks, some do not.
+func (arm64Machine) back(t *thunk, dst []byte) error {
+	if !arm64.HasBack(t.kind) {
+		arm64.FillUnused(dst)
+		return nil
+	}
+	return t.arm64().EncodeBack(dst)
+}
 
 func (arm64Machine) frames(base uint64, fronts, runs []arch.ThunkRun, backs uint64) *arch.Frames {
 	return arm64.ThunkRunFrames(base, fronts, runs, backs, arm64.AnyShadow)

@@ -66,9 +66,15 @@ func TestPlainARM64(t *testing.T) {
 			text: afn("f", frame+"bl g\nldr x0, [sp, #16]\nldr x1, [sp]\n"+unframe+"ret") +
 				afn("g", frame+"bl f\nmov x30, x0\nadd x0, x30, x1\n"+unframe+"b f") +
 				afn("h", late+"bl f\nldr x0, [sp, #24]\nmov x30, x0\nldr x0, [x30]\n"+early+"ret") +
-				afn("i", "mov x9, x30\n.cfi_register 30, 9\nbl f\nret x9") +
+				afn("i", "mov x9, x30\n.cfi_register 30, 9\nsub sp, sp, #16\n.cfi_def_cfa_offset 16\nbl f\nadd sp, sp, #16\n.cfi_def_cfa_offset 0\nret x9") +
 				afn("j", late+"cbz x0, 1f\nbl f\n"+early+"ret\n1: bl g\nstr x0, [sp, #16]\n"+early+"ret"),
 			want: "f:  +0 lr\ng:  +0 lr\nh:  +0 lr\ni:  +0 lr\nj:  +0 lr",
+		},
+		{
+			name: "moved as unwinders know, and what is called has the same stack pointer",
+			text: afn("f", "mov x9, x30\n.cfi_register 30, 9\nbl g\nret x9") + afn("g", "mov x9, x30\n.cfi_register 30, 9\nblr x0\nret x9") +
+				afn("h", "mov x9, x30\n.cfi_register 30, 9\nmov x0, x1\nret x9"),
+			want: "f: reads-return-address +0 lr\ng: reads-return-address +0 lr\nh:  +0 lr",
 		},
 		{
 			name: "a branch leads from where x30 has it to where it is read, ahead and back",

@@ -53,6 +53,7 @@ var layers = []string{
 	"cfi",       // unwind information
 	"walk",      // stacks that are walked
 	"backtrace", // ... and recorded
+	"swap.c",    // stacks of which pieces are swapped
 	"slow",      // where the fast paths come to
 	"capture",   // ... which functions' calls are captured with
 	"condition", // ... and which of them are recorded

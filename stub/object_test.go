@@ -164,6 +164,9 @@ func TestObject(t *testing.T) {
 	})
 }
 
+// hint is what signs an address, which earlier processors take for a nop.
+var hint = regexp.MustCompile(`\tpaci[ab]1716`)
+
 // topOfX87 is how a result of type long double is looked at.
 var topOfX87 = regexp.MustCompile(`\tf(stp|ld)t\s`)
 
@@ -208,7 +211,7 @@ func TestObjectInstructions(t *testing.T) {
 				t.Errorf("%s does not begin with a landing pad: %s", in, line)
 			}
 			begins = false
-			line = target.ReplaceAllString(line, "")
+			line = hint.ReplaceAllString(target.ReplaceAllString(line, ""), "\tnop")
 			if strings.Contains(in, "_act") && storesVector.MatchString(line) {
 				continue // which they show to C, and do not change
 			}

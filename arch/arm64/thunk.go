@@ -107,6 +107,8 @@ const (
 	ThunkRet     = 4  // in a back: the body returns here
 	ThunkSkip    = ThunkBypass - ThunkCallEnd
 
+	ThunkOdd = 12 // in a front of ThunkFunc: movz w17, a byte whose bit 0 is set: as its own switch the thunk is always on
+
 	thunkSave  = 12 // graph: x16 gets x30
 	funcSave   = 20 // func: the same
 	funcBody   = 28 // func: b body, switched off
@@ -196,10 +198,15 @@ type thunkWriter struct {
 
 func newThunkWriter(b []byte, addr uint64) *thunkWriter {
 	w := &thunkWriter{b: b, addr: addr}
-	for at := 0; at < len(b); at += InstLen {
-		w.put(at, 0xd4200000) // brk #0: nothing may come here
-	}
+	FillUnused(b)
 	return w
+}
+
+// FillUnused writes brk #0 to b, whole instructions: nothing may come there.
+func FillUnused(b []byte) {
+	for ; len(b) >= InstLen; b = b[InstLen:] {
+		binary.LittleEndian.PutUint32(b, 0xd4200000)
+	}
 }
 
 func (w *thunkWriter) put(at int, words ...uint32) {

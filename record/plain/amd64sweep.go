@@ -36,7 +36,7 @@ func (s *amd64Sweep) unit(d *decoder, b []byte) {
 		}
 		d.own[at] |= instruction
 		s.inst(d, in, b[at:at+in.Len], u.lo+uint64(at))
-		if swapsStackAt(b, at, in.Len) {
+		if amd64SwapsAt(b, at, in.Len) {
 			d.facts |= swapsStack
 		}
 		if in.Op != amd64.Nop && in.Op != amd64.Int3 {

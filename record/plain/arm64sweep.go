@@ -59,10 +59,14 @@ func (s *arm64Sweep) unit(d *decoder, b []byte) {
 	n := len(b) / arm64.InstLen
 	s.start(d, b, n)
 	var last arm64.Inst
-	lastAt := 0
+	lastAt, before := 0, uint32(0)
 	for i := range n {
 		at := i * arm64.InstLen
 		in := arm64.DecodeWord(binary.LittleEndian.Uint32(b[at:]))
+		if arm64Swaps(before, in.Word) {
+			d.facts |= swapsStack
+		}
+		before = in.Word
 		d.own[at] |= instruction
 		s.holds = s.holds || s.seen[i].held
 		s.seen[i].was = s.holds
@@ -148,6 +152,9 @@ func (s *arm64Sweep) inst(d *decoder, in arm64.Inst, pc uint64) {
 	n := &s.seen[(pc-d.u.lo)/arm64.InstLen]
 	if known {
 		s.frame(d, in, pc, row, n)
+		if (in.Op == arm64.Call || in.Op == arm64.CallInd) && sharesStack(row) {
+			d.facts |= usesCaller
+		}
 	}
 	if s.need != 0 {
 		s.afterCall(d, in, pc)
@@ -226,6 +233,12 @@ func (s *arm64Sweep) handsOver(d *decoder, in arm64.Inst, pc uint64) bool {
 	}
 	row, known := d.frames.at(pc + arm64.InstLen)
 	return known && row.Moved && !row.Saved
+}
+
+// sharesStack reports whether a function that has its return address in another register still has the stack pointer that it was
+// called with. What it calls has the same one then, by which tracers tell open calls apart: glibc's rawmemchr calls strlen so.
+func sharesStack(row *ehframe.Row) bool {
+	return row.Moved && !row.Saved && row.Reg == dwarfSP && row.Off == 0
 }
 
 // writes reports whether an instruction certainly replaces x30.

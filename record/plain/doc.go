@@ -25,7 +25,7 @@
 //   - amd64pads.go: where jumps go that are too short for a thunk
 //   - foreign.go: images that are left alone
 //   - ocaml.go: OCaml's functions, which are left alone
-//   - amd64swap.go: functions that swap pieces of their stack
+//   - swap.go, amd64swap.go, arm64swap.go: functions that swap pieces of their stack
 //   - machine.go: what the rules have to know of an instruction set; amd64*.go and arm64*.go mirror each other, but for
 //     flags (amd64flags.go)
 //

@@ -38,7 +38,7 @@ type Entry struct {
 	Calls    bool   // a call moves
 	Catches  bool   // a call moves for which there is a handler, or through which nothing may be thrown
 	Untabled bool   // no unwind entry describes the function
-	Swaps    bool   // the function swaps pieces of its stack (amd64swap.go)
+	Swaps    bool   // the function swaps pieces of its stack (swap.go)
 	Signed   bool   // on arm64: there, the function has signed its return address
 	Refusal  Refusal
 	// Brief: Refusal is for a jump to a thunk. The other fields are those of a short jump, to padding near by, if there is

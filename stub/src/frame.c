@@ -26,7 +26,7 @@ static u64 previous_below(u64 slot, u64 hi)
 	return top_slot(prev) > slot && top_slot(prev) < hi ? prev : empty_top(hi);
 }
 
-static u64 previous(struct control *c, u64 slot) { return previous_below(slot, c->stacks[c->cur].hi); }
+hidden u64 previous_frame(struct control *c, u64 slot) { return previous_below(slot, c->stacks[c->cur].hi); }
 
 /* options says whether frames have an id and a depth in their shadow. */
 static int options(void) { return fentry_config.mode == MODE_GRAPH && extra_shadow(); }
@@ -232,7 +232,7 @@ hidden void close_frame(struct control *c, u64 slot, struct function f, u64 t)
 	if (fentry_config.mode == MODE_PROFILE)
 		c->child = *shadow_aux(slot) + d;
 	if (top_slot(c->top) == slot && !top_empty(c->top))
-		c->top = previous(c, slot);
+		c->top = previous_frame(c, slot);
 }
 
 /* replace_frame records a tail call at counter t: the call of old at slot ends, and one of f begins
@@ -266,7 +266,7 @@ hidden void pop_skipped(struct control *c, u64 slot, u64 t)
 			looked = 1;
 		}
 		n += !opt || *shadow_aux(s) & FT_ID_EXIT;
-		top = previous(c, s);
+		top = previous_frame(c, s);
 	}
 	if (top_empty(top))
 		top = empty_top(hi); /* the stack may have grown upwards since */
@@ -275,31 +275,6 @@ hidden void pop_skipped(struct control *c, u64 slot, u64 t)
 	c->top = top;
 	if (n)
 		record1(c, t, FT_REC_RESYNC, n);
-}
-
-/* give_back has the frame at slot return to its caller, if a thunk's return address is there. */
-static void give_back(u64 *slot)
-{
-	struct function f;
-	if (image_returns_to(*slot, &f) && *shadow_ret((u64)slot))
-		*slot = *shadow_ret((u64)slot);
-}
-
-/* swap_frames ends the calls that are open on the current stack, with their return addresses at slot from or above. The stack is
-   copied elsewhere now, and has another one's contents copied in its place. What comes back then is to return without being
-   traced: the shadow of a slot is another call's by then. So return addresses are the callers' again. */
-hidden void swap_frames(struct control *c, u64 from)
-{
-	u64 now = counter(), hi = c->stacks[c->cur].hi;
-	pop_skipped(c, from, now);
-	if (c->chained)
-		for (u64 t = c->top; !top_empty(t); t = previous(c, top_slot(t)))
-			give_back((u64 *)top_slot(t));
-	else
-		for (u64 slot = from; slot < hi && (slot % 4096 || readable(slot)); slot += 8) /* hi is of the shadow's pieces */
-			give_back((u64 *)slot);
-	c->chained = 1;
-	pop_skipped(c, hi, now);
 }
 
 /* go_to_stack makes the stack that slot is on the current one, as enter_stack does. When
@@ -336,7 +311,7 @@ hidden int slot_taken(struct control *c, u64 slot, u64 fp)
 		return 0;
 	u64 top = c->top;
 	while (!top_empty(top) && top_slot(top) < slot)
-		top = previous(c, top_slot(top));
+		top = previous_frame(c, top_slot(top));
 	return !top_empty(top) && top_slot(top) == slot;
 }
 

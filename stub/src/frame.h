@@ -12,7 +12,7 @@ hidden int open_frame(struct control *c, u64 slot, u64 ret, struct function f, u
 hidden void close_frame(struct control *c, u64 slot, struct function f, u64 t);
 hidden void replace_frame(struct control *c, u64 slot, struct function old, struct function f, u64 t);
 hidden void pop_skipped(struct control *c, u64 slot, u64 t);
-hidden void swap_frames(struct control *c, u64 from);
+hidden u64 previous_frame(struct control *c, u64 slot);
 hidden int call_lasted(u64 slot, u64 t, u64 ns);
 hidden void keep_call(struct control *c, u64 slot);
 hidden int slot_taken(struct control *c, u64 slot, u64 fp);

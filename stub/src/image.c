@@ -440,20 +440,30 @@ hidden int image_returns_to(u64 ret, struct function *f)
 	return 1;
 }
 
+/* The table of an image's sites, as package sitetable has it. */
+enum { TABLE_BASE = 16, TABLE_WIDTH = 24, TABLE_SITES = 32 };
+
+/* image_site is the address of a function's site; 0: it is not known. */
+hidden u64 image_site(struct function f)
+{
+	const struct image *m = f.image;
+	return m->table && f.id - 1 < m->sites ?
+	       m->bias + *(const u64 *)(m->table + TABLE_BASE) + ((const u32 *)(m->table + TABLE_SITES))[f.id - 1] : 0;
+}
+
 /* image_function finds the function that begins at an address, if it is traced. Rows are in the order of sites,
    of which a function has one at its beginning or behind. */
 hidden int image_function(u64 addr, struct function *f)
 {
-	enum { BASE = 16, WIDTH = 24, SITES = 32 };
 	int found = 0;
 	images_use();
 	for (struct image *m = load(&newest); !found && m; m = m->next) {
 		if (load(&m->stage) != IMAGE_HERE)
 			continue;
-		u64 from = addr - m->bias - (m->table ? *(const u64 *)(m->table + BASE) : 0);
+		u64 from = addr - m->bias - (m->table ? *(const u64 *)(m->table + TABLE_BASE) : 0);
 		if (!m->table || from >> 32)
 			continue;
-		const u32 *site = (const u32 *)(m->table + SITES);
+		const u32 *site = (const u32 *)(m->table + TABLE_SITES);
 		const u8 *distance = (const u8 *)(site + m->sites);
 		u32 lo = 0, hi = m->sites; /* the first one whose site is there or behind */
 		while (lo < hi) {
@@ -465,7 +475,7 @@ hidden int image_function(u64 addr, struct function *f)
 		}
 		if (lo == m->sites)
 			continue;
-		u32 width = *(const u32 *)(m->table + WIDTH);
+		u32 width = *(const u32 *)(m->table + TABLE_WIDTH);
 		u32 before = width == 4 ? ((const u32 *)distance)[lo] : width ? distance[lo] : 0;
 		if ((u32)(site[lo] - before) != from)
 			continue;

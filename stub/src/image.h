@@ -19,7 +19,7 @@ struct words {
 	u64 thunks, thunks_size;
 	u64 id_scale, id_enter, id_exit;
 	u32 depth, id_base;
-	int (*enter)(u64 slot, u32 id, struct image *m, u64 ret, u64 fp);
+	u64 (*enter)(u64 slot, u32 id, struct image *m, u64 ret, u64 fp);
 	u64 (*exit)(u64 slot, u32 id, struct image *m);
 	struct control *(*record)(u32 id, struct image *m, u64 fp);
 	void (*syscall)(struct sysregs *r, int exit);
@@ -148,6 +148,7 @@ hidden void image_stage(struct image *m, u32 stage);
 hidden void images_bases(u32 *base, u32 *enter);
 hidden struct image *images_first(void);
 hidden int image_returns_to(u64 ret, struct function *f);
+hidden u64 image_site(struct function f);
 hidden int image_function(u64 addr, struct function *f);
 hidden void images_plain(int plain);
 hidden int images_arm(int on);

@@ -15,6 +15,7 @@
 #include "slow.h"
 #include "source.h"
 #include "start.h"
+#include "swap.h"
 #include "thread.h"
 #include "sys.h"
 
@@ -80,23 +81,34 @@ hidden int enter_call(struct control *c, u64 slot, struct function f, u64 ret, u
 	return ENTER_SKIP;
 }
 
+/* swap_call deals with an entry of a function that swaps pieces of its stack. It returns where the function's caller is. */
+static u64 swap_call(struct control *c, u64 slot, u64 ret, u64 fp)
+{
+	struct function f;
+	if (image_returns_to(ret, &f)) /* a tail call */
+		ret = *shadow_ret(slot);
+	if (c && go_to_stack(c, slot))
+		swap_frames(c, slot, (struct registers){ .pc = ret, .sp = slot + SLOT_BELOW, .fp = caller_fp(slot, fp) });
+	return ret;
+}
+
 /* fentry_slow_enter deals with an entry of an image's function id that returns to ret
    and has its shadow at slot's. fp is the caller's frame pointer where SHARED_SLOTS. It
-   returns what the fast path is to do. Without an id, the function is one that swaps pieces of its stack. */
-hidden int fentry_slow_enter(u64 slot, u32 id, struct image *m, u64 ret, u64 fp)
+   returns what the fast path is to do. Without an id, the function is one that swaps pieces of its stack, and it
+   returns where that returns to. */
+hidden u64 fentry_slow_enter(u64 slot, u32 id, struct image *m, u64 ret, u64 fp)
 {
 	struct sigset old = block();
 	struct control *c = traced_thread();
 	struct function f = { m, id };
-	int r = ENTER_SKIP;
-	if (!id) {
-		if (c && go_to_stack(c, slot))
-			swap_frames(c, slot);
-	} else if (fentry_config.mode == MODE_COUNT) {
+	u64 r = ENTER_SKIP;
+	if (!CALLBACKS && !id)
+		r = swap_call(c, slot, ret, fp);
+	else if (fentry_config.mode == MODE_COUNT) {
 		count_call(c, f);
 		r = ENTER_DONE;
 	} else if (c && (fentry_config.mode != MODE_PROFILE || image_table(c, m)))
-		r = enter_call(c, slot, f, ret, fp, 0);
+		r = (u64)enter_call(c, slot, f, ret, fp, 0);
 	unblock(old);
 	return r;
 }

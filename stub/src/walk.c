@@ -208,6 +208,18 @@ static int find_entry(u64 pc, struct fde *f)
 	return 0;
 }
 
+/* code_around sets lo and hi to where the code of a function is by its entry. pc is in it. It returns 0 if it has none. */
+hidden int code_around(u64 pc, u64 *lo, u64 *hi)
+{
+	struct fde f;
+	images_use();
+	int found = find_entry(pc, &f);
+	images_used();
+	*lo = f.pc;
+	*hi = f.pc + f.size;
+	return found;
+}
+
 /* ---- rows ---- */
 
 static struct rule ending(u32 end) { return (struct rule){ .kind = ENDS, .end = (u8)end }; }
@@ -413,6 +425,17 @@ static inline u32 up(struct ranges *known, struct registers *r, struct rule rule
 	r->sp = cfa;
 	r->exact = 0;
 	return r->pc ? MORE : FT_END_OUTERMOST;
+}
+
+/* walk_up goes on to the caller's frame. It returns 0 where it cannot. */
+hidden int walk_up(struct ranges *known, struct registers *r)
+{
+	struct slot *all = all_slots();
+	struct rule rule;
+	if (!all)
+		return 0;
+	rule_at(all, r->pc, r->exact, &rule);
+	return up(known, r, rule) == MORE;
 }
 
 /* walk follows a stack from the frame with registers r, innermost first, for at most so many frames, and says why it

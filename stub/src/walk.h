@@ -20,6 +20,8 @@ struct loaded {
 struct ranges { struct { u64 lo, hi; } range[4]; u32 next; };
 
 hidden u32 walk(struct ranges *known, struct registers r, u64 *pcs, u32 most, u32 *end);
+hidden int code_around(u64 pc, u64 *lo, u64 *hi);
+hidden int walk_up(struct ranges *known, struct registers *r);
 hidden const struct loaded *loaded_at(u64 pc, u32 *index);
 hidden const struct loaded *mapped_at(u64 pc, u32 *index);
 

@@ -115,9 +115,6 @@ static inline int return_address(const struct registers *r, struct rule rule, u6
 static inline i64 frame_pointer_at(struct rule rule) { return rule.at; }
 static inline u64 lowest(const struct registers *r) { return r->exact ? r->sp - RED_ZONE : r->sp; }
 
-/* without_signature: return addresses have none. */
-static inline u64 without_signature(u64 pc) { return pc; }
-
 /* body_of is where a thunk goes on with a function's moved instructions, 0: it has none. */
 static inline u64 body_of(const u8 *thunk)
 {

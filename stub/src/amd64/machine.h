@@ -130,6 +130,12 @@ static inline u32 *libc_tid(u32 tid)
 /* code_written: what has been written is executed. */
 static inline void code_written(u64 a, u64 b) { (void)a, (void)b; }
 
+/* Return addresses are not signed. */
+static inline u64 without_signature(u64 pc) { return pc; }
+enum { UNSIGNED, SIGNATURES };
+static inline u64 signed_as(u64 pc, u64 sp, u32 how) { return (void)sp, (void)how, pc; }
+static inline u32 code_signs(u64 lo, u64 hi) { return (void)lo, (void)hi, UNSIGNED; }
+
 static inline void relax(void) { __asm__ volatile("pause"); }
 
 /* A static program has no thread pointer until its libc sets one, and the fast
@@ -156,6 +162,7 @@ enum {
 	SHARED_SLOTS = 0,  /* two live frames can have one slot: frame.c */
 	SETTLES = 1,       /* without a clock, slots are reserved by an addition: settle.c */
 	AHEAD = 3,         /* chunks that a thread without a clock takes beforehand: ahead.c */
+	SLOT_HOLDS = 1,    /* a call's slot is where its return address is */
 	SLOT_BELOW = 8,    /* from a call's slot to its CFA */
 	WALKS = 1,         /* stacks are walked by unwind tables: walk.c */
 	DWARF_FP = 6, DWARF_SP = 7, DWARF_RET = 16, /* x86-64 psABI, figure 3.36 */

@@ -1,4 +1,4 @@
-/* Functions that swap pieces of their stack (record/plain/amd64swap.go): their thunks come here, with the caller's return address
+/* Functions that swap pieces of their stack (record/plain/swap.go): their thunks come here, with the caller's return address
    above the way back, whether anything is switched on or not. */
 #include "macros.h"
 
@@ -10,6 +10,7 @@
 	SLOW	enter_off
 	lea	64+32(%rbp), %rdi
 	xor	%esi, %esi
+	mov	(%rdi), %rcx
 	mov	fentry_self(%rip), %rdx
 	call	*fentry_home_enter(%rip)
 	ENDSLOW	enter_off

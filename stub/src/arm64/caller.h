@@ -55,13 +55,6 @@ static inline int is_signal_return(u64 pc)
 	return pc % 4 == 0 && read_own(code, pc, sizeof code) && code[0] == MOV_X8_RT_SIGRETURN && code[1] == SVC;
 }
 
-static inline u64 without_signature(u64 pc)
-{
-	register u64 x30 __asm__("x30") = pc;
-	__asm__("hint #7" : "+r"(x30)); /* xpaclri */
-	return x30;
-}
-
 /* What is at the stack pointer is struct rt_sigframe: siginfo, and then struct ucontext. */
 static inline int interrupted(struct registers *r, u64 hi)
 {

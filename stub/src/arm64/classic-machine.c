@@ -11,26 +11,6 @@ enum { SLOT = 16 };
 
 hidden void fentry_classic_machine(void) { fentry_classic_find_frames(); }
 
-/* strip takes the signature off a return address, or leaves it as it is. */
-static u64 strip(u64 a)
-{
-	register u64 x30 __asm__("x30") = a;
-	__asm__("hint #7" : "+r"(x30)); /* xpaclri */
-	return x30;
-}
-
-/* sign signs a return address, if the processor does that. */
-static u64 sign(u64 a, u64 sp, int key_b)
-{
-	register u64 x17 __asm__("x17") = a;
-	register u64 x16 __asm__("x16") = sp;
-	if (key_b)
-		__asm__("hint #10" : "+r"(x17) : "r"(x16)); /* pacib1716 */
-	else
-		__asm__("hint #8" : "+r"(x17) : "r"(x16)); /* pacia1716 */
-	return x17;
-}
-
 /* fentry_classic_mcount is for functions that call _mcount: record is where x29 points,
    sp the stack pointer at the call. The return address in the record is replaced, and
    signed as it was. Where it cannot be, the call is not traced: that would end the
@@ -44,8 +24,8 @@ hidden void fentry_classic_mcount(u64 *record, u64 selfpc, u64 sp)
 	s = (u64)record + (w & FRAME_SIZE) * 8;
 	was = ret = record[1];
 	if (w & (FRAME_A | FRAME_B)) {
-		ret = strip(was);
-		if (sign(ret, s, !!(w & FRAME_B)) != was)
+		ret = without_signature(was);
+		if (with_signature(ret, s, !!(w & FRAME_B)) != was)
 			w = 0;
 	}
 	if (!(w & (FRAME_PLAIN | FRAME_A | FRAME_B))) {
@@ -57,7 +37,7 @@ hidden void fentry_classic_mcount(u64 *record, u64 selfpc, u64 sp)
 	u64 before = ret;
 	fentry_classic_prepare(&ret, s - SLOT, selfpc, record[0]);
 	if (ret != before)
-		record[1] = w & FRAME_PLAIN ? ret : sign(ret, s, !!(w & FRAME_B));
+		record[1] = w & FRAME_PLAIN ? ret : with_signature(ret, s, !!(w & FRAME_B));
 }
 
 /* fentry_classic_returns is where the function whose frame has a slot returns to. */
@@ -68,7 +48,7 @@ hidden u64 fentry_classic_returns(u64 slot) { return *shadow_ret(slot); }
 hidden u64 fentry_classic_parent(const struct ftrace_regs *r)
 {
 	const u64 *record = (const u64 *)r->record;
-	u64 ret = strip(record ? record[1] : r->regs[30]), s = r->sp;
+	u64 ret = without_signature(record ? record[1] : r->regs[30]), s = r->sp;
 	if (ret != HANDLER)
 		return ret;
 	if (record)
@@ -86,7 +66,7 @@ public void prepare_ftrace_return(u64 *parent, u64 selfpc, u64 fp, u64 sp)
    function was called with a stack pointer above that. */
 public u64 ftrace_graph_ret_addr(u64 ret, u64 *retp)
 {
-	if (strip(ret) != HANDLER)
+	if (without_signature(ret) != HANDLER)
 		return ret;
 	struct sigset old = block();
 	struct control *c = traced_thread();

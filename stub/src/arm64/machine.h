@@ -218,6 +218,7 @@ enum {
 	SHARED_SLOTS = 1, /* two live frames can have one slot: frame.c */
 	SETTLES = 0,
 	AHEAD = 0,
+	SLOT_HOLDS = 0,
 	SLOT_BELOW = 16,
 	WALKS = 1,
 	DWARF_FP = 29, DWARF_SP = 31, DWARF_RET = 30, DWARF_PC = 32, /* DWARF for the Arm 64-bit Architecture, 4.1 */
@@ -313,6 +314,46 @@ static inline void code_written(u64 a, u64 b)
 	for (u64 p = a & -code; p < b; p += code)
 		__asm__ volatile("ic ivau, %0" :: "r"(p) : "memory");
 	__asm__ volatile("dsb ish" ::: "memory");
+}
+
+/* without_signature takes the signature off a return address, or leaves it as it is. */
+static inline u64 without_signature(u64 pc)
+{
+	register u64 x30 __asm__("x30") = pc;
+	__asm__("hint #7" : "+r"(x30)); /* xpaclri */
+	return x30;
+}
+
+/* with_signature signs a return address, if the processor does that. */
+static inline u64 with_signature(u64 pc, u64 sp, int key_b)
+{
+	register u64 x17 __asm__("x17") = pc;
+	register u64 x16 __asm__("x16") = sp;
+	if (key_b)
+		__asm__("hint #10" : "+r"(x17) : "r"(x16)); /* pacib1716 */
+	else
+		__asm__("hint #8" : "+r"(x17) : "r"(x16)); /* pacia1716 */
+	return x17;
+}
+
+/* How a return address is signed. */
+enum { UNSIGNED, SIGNED_A, SIGNED_B, SIGNATURES };
+
+static inline u64 signed_as(u64 pc, u64 sp, u32 how) { return how == UNSIGNED ? pc : with_signature(pc, sp, how == SIGNED_B); }
+
+/* code_signs says how a function's code expects its return address to be signed: by the instructions before a return, as the first
+   one can have been moved. */
+static inline u32 code_signs(u64 lo, u64 hi)
+{
+	enum { AUTIASP = 0xd50323bf, AUTIBSP = 0xd50323ff, RETAA = 0xd65f0bff, RETAB = 0xd65f0fff };
+	for (const u32 *in = (const u32 *)lo; (u64)in < hi; in++)
+		switch (*in) {
+		case AUTIASP: case RETAA:
+			return SIGNED_A;
+		case AUTIBSP: case RETAB:
+			return SIGNED_B;
+		}
+	return UNSIGNED;
 }
 
 static inline void relax(void) { __asm__ volatile("yield"); }
