@@ -134,11 +134,9 @@ func newLibraries(p *Program, o *Options, follows bool) (*libraries, error) {
 	return l, nil
 }
 
-// swaps reports whether return addresses are replaced, so that functions that swap pieces of their stack matter.
-func (o *Options) swaps() bool {
-	host, ok := machine.Host()
-	return ok && host.ELF == elf.EM_X86_64 && o.Plan.Tracer != patch.Function && o.Plan.Tracer != patch.Count && !o.Plan.NoFunctions
-}
+// swaps reports whether return addresses are replaced, at once or when functions are added, so that functions that swap pieces of
+// their stack matter.
+func (o *Options) swaps() bool { return o.Plan.Tracer != patch.Function && o.Plan.Tracer != patch.Count }
 
 // onlySwaps reports whether these are all that libraries are looked at for.
 func (o *Options) onlySwaps() bool { return len(o.Libraries) == 0 && !o.Syscalls }

@@ -45,7 +45,8 @@ print pack("NnC", 1, 2, 3) eq "\0\0\0\1\0\2\3" ? "ok\n" : "no\n"; exit 4`
 	bash := `f() { local i; for i in 1 2 3; do echo $((i * $1)); done; }; f 5; trap 'echo bye' EXIT
 [[ ab =~ (b) ]] && echo ${BASH_REMATCH[1]}; (exit 3); echo $?; a=(x y z); echo ${a[@]^^} ${#a[*]}; printf '%q\n' "a b"; exit 6`
 	return []foreign{
-		{"usr/bin/python3.11", invocation{argv: []string{"python3.11", "-S", "-c", strings.Replace(python, "re, sys, ", "", 1)}}},
+		{"usr/bin/python3.11", invocation{argv: []string{"python3.11", "-S", "s.py"},
+			files: map[string]string{"s.py": strings.Replace(python, "re, sys, ", "", 1)}}},
 		{"usr/bin/perl", invocation{argv: []string{"perl", "-e", perl}}},
 		{"bin/bash", invocation{argv: []string{"bash", "-c", bash}}},
 		{"usr/bin/git", invocation{argv: []string{"git", "diff", "--no-index", "--stat", "-p", "f", "g"},
@@ -64,7 +65,7 @@ print pack("NnC", 1, 2, 3) eq "\0\0\0\1\0\2\3" ? "ok\n" : "no\n"; exit 4`
 	}
 }
 
-// TestInstalledARM64 is TestInstalled for Debian's programs for arm64, under qemu-user.
+// TestInstalledARM64 is TestInstalled for Debian's programs for arm64, under qemu-user, and with their libraries.
 func TestInstalledARM64(t *testing.T) {
 	arm64.need(t)
 	needFentry(t)
@@ -85,14 +86,17 @@ func TestInstalledARM64(t *testing.T) {
 			if want.err != nil || strings.HasPrefix(want.status, "signal") || want.stdout == "" {
 				t.Fatalf("untraced: %s: %v\n%s%s", want.status, want.err, clip(want.stdout), clip(want.stderr))
 			}
-			data := filepath.Join(t.TempDir(), "data")
-			sameBehaviour(t, want, p.run(t, file, fentry, "record", "-q", "--emulator", strings.Join(emulator, " "), "-o", data))
-			if d, err := decode(data); err != nil {
-				t.Errorf("trace: %v", err)
-			} else if d.events == 0 || d.lost != 0 {
-				t.Errorf("%d events, %d lost", d.events, d.lost)
-			} else {
-				t.Logf("%d events", d.events)
+			for _, options := range []string{"", "-L *"} {
+				data := filepath.Join(t.TempDir(), "data")
+				record := append([]string{fentry, "record", "-q", "--emulator", strings.Join(emulator, " "), "-o", data}, strings.Fields(options)...)
+				sameBehaviour(t, want, p.run(t, file, record...))
+				if d, err := decode(data); err != nil {
+					t.Errorf("%s: trace: %v", options, err)
+				} else if d.events == 0 || d.lost != 0 {
+					t.Errorf("%s: %d events, %d lost", options, d.events, d.lost)
+				} else {
+					t.Logf("%s: %d events", options, d.events)
+				}
 			}
 			patched := filepath.Join(t.TempDir(), name)
 			patchFile(t, file, patched, []string{"--force", "--data", filepath.Join(t.TempDir(), "data")})

@@ -3,6 +3,9 @@ package e2e
 import (
 	"bufio"
 	"cmp"
+	"errors"
+	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -10,7 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/fentry-dev/fentry/internal/debs"
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
@@ -35,7 +40,7 @@ func makeSwaps(t *testing.T, k kind, where string) *swapsProgram {
 	p, more := &swapsProgram{path: filepath.Join(dir, "swaps"), emulator: k.emulation()}, []string{src + "swap.c"}
 	if where == "library" {
 		lib := filepath.Join(dir, "swap.so")
-		compile(lib, "-shared", "-fPIC", src+"swap.c")
+		compile(lib, "-shared", "-fPIC", "-Wl,-soname,swap.so", src+"swap.c")
 		more = []string{lib, "-Wl,-rpath,$ORIGIN"}
 	}
 	compile(p.path, append([]string{"-rdynamic", src + "main.c"}, more...)...)
@@ -144,5 +149,71 @@ func attachSwaps(t *testing.T, program, data string) {
 	said.Scan()
 	if err := cmd.Wait(); said.Text() != "right" || cmd.ProcessState.ExitCode() != 3 {
 		t.Errorf("%q, %v", said.Text(), err)
+	}
+}
+
+// addPython puts Debian's Python, with greenlet, into the machine.
+func (m *machine) addPython(t *testing.T) {
+	t.Helper()
+	root := debs.Root(t, "python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib", "python3-greenlet", "zlib1g", "libexpat1")
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		switch dir := filepath.Dir(rel); {
+		case filepath.Base(dir) == "aarch64-linux-gnu":
+			rel = filepath.Join("lib", filepath.Base(rel)) // where the machine's loader looks
+		case !strings.HasPrefix(rel, "usr/lib/python3") && rel != "usr/bin/python3.11":
+			return nil
+		}
+		b, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a link out of the packages
+		}
+		m.files[rel] = b
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMachineSwapsARM64 is TestSwaps on an arm64 kernel, where a recorder sees all libraries come, also Python's greenlet.
+func TestMachineSwapsARM64(t *testing.T) {
+	if !testtool.Wide() {
+		t.Skip("Python is run on an emulated kernel only if FENTRY_WIDE is 1")
+	}
+	t.Parallel()
+	kernel, m := newMachine(t)
+	p := makeSwaps(t, kind{compiler: "gcc", target: arm64}, "library")
+	m.addDir(t, "own", filepath.Dir(p.path))
+	m.addPython(t)
+	script, err := os.ReadFile("testdata/runtimes/greenlets.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.files["own/greenlets.py"] = script
+	type traced struct{ job, untraced int }
+	var all []traced
+	for _, argv := range [][]string{{"./swaps"}, {"/usr/bin/python3.11", "greenlets.py"}} {
+		untraced := m.add("/own", argv, nil, nil)
+		for _, options := range []string{"", "-L *", "-T profile", "--syscalls"} {
+			record := append([]string{"/fentry", "record", "-o", "/tmp/data", "--overhead", "no"}, strings.Fields(options)...)
+			all = append(all, traced{m.add("/own", append(record, argv...), nil, nil), untraced})
+		}
+	}
+	outcomes := m.run(t, kernel, 14*time.Minute)
+	for _, j := range all {
+		if j.job >= len(outcomes) {
+			break // which has been reported
+		}
+		got, want := &outcomes[j.job], &outcomes[j.untraced]
+		if want.Status != "exit 3" || got.Err != "" || got.Status != want.Status || string(got.Stdout) != string(want.Stdout) {
+			t.Errorf("%v: %s, %s\n%s%s\nuntraced: %s\n%s", m.jobs[j.job].Argv, got.Status, got.Err, got.Stdout, got.Stderr, want.Status, want.Stdout)
+		}
 	}
 }

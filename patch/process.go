@@ -139,7 +139,7 @@ func (p *Plan) Memory() (*Memory, error) {
 		edits = l.cutAtPages(edits)
 	}
 	swaps := uint64(0)
-	if p.flavour().hides() && p.Traced() > 0 && record.LoadsSwaps(p.file) {
+	if p.flavour().hides() && record.LoadsSwaps(p.file) {
 		swaps = 1
 	}
 	return &Memory{
