@@ -1,8 +1,10 @@
 /* Events that slow paths write, and the chunks that all events go to. */
 #ifndef FENTRY_CHUNK_H
 #define FENTRY_CHUNK_H
+#include "configuration.h"
 #include "control.h"
 #include "format.h"
+#include "machine.h"
 
 /* Where events go that nobody will read, when a thread has no chunk. Shared by all threads. */
 enum { SCRAP = 64 }; /* words */
@@ -35,6 +37,22 @@ static inline int holds(const struct control *c, const u64 *w)
 	u64 at = (u64)w;
 	return c->owner && (at - c->chunk.base < c->chunk.size + c->ahead || at - c->old[0].base < c->old[0].size ||
 			    at - c->old[1].base < c->old[1].size);
+}
+
+/* reserve reserves n words for events of now as fast paths do, and finds the low half of the time. 0: there is no room, or the high
+   half is another one. */
+static inline u64 *reserve(struct control *c, u32 n, u32 *t)
+{
+	for (;;) {
+		u64 next = load(&c->next), now = counter();
+		if (!c->chunk.base || next + 8 * (n + 2UL) > c->end + 8)
+			return 0;
+		if (!clockless() && (u32)(now >> 32) != c->high)
+			return 0;
+		*t = clockless() ? (u32)next + c->order : (u32)now;
+		if (own_cas(&c->next, next, next + 8UL * n))
+			return (u64 *)next;
+	}
 }
 
 /* open_record writes the header of a record with n words of payload to slots that are reserved for it, and returns where

@@ -121,16 +121,17 @@ static void write_held(struct control *c, u64 slot)
 static void profile_begin(struct control *c, u64 slot, struct function f, u64 t)
 {
 	struct table *e = image_table(c, f.image);
-	c->child = 0;
 	*shadow_time(slot) = t;
+	c->child = 0;
 	if (!e)
 		return;
 	if (!e->active[f.id])
 		e->active[f.id] = slot;
-	e->entries[f.id * (FT_PROFILE_ENTRY / 8) + FT_P_CALLS / 8]++;
+	own_add(&e->entries[f.id * (FT_PROFILE_ENTRY / 8) + FT_P_CALLS / 8], 1);
 }
 
-static u64 profile_end(struct control *c, u64 slot, struct function f, u64 t)
+/* profile_end counts the end of a call at counter t, before which its callees took child. It returns how long the call took. */
+static u64 profile_end(struct control *c, u64 slot, struct function f, u64 t, u64 child)
 {
 	u64 d = t - *shadow_time(slot);
 	if (*shadow_time(slot) < c->key)
@@ -141,11 +142,11 @@ static u64 profile_end(struct control *c, u64 slot, struct function f, u64 t)
 	u64 *e = of->entries + f.id * (FT_PROFILE_ENTRY / 8);
 	if (of->active[f.id] == slot) {
 		of->active[f.id] = 0;
-		e[FT_P_TOTAL / 8] += d;
+		own_add(&e[FT_P_TOTAL / 8], d);
 	}
-	e[FT_P_SELF / 8] += d - c->child;
-	if (d > e[FT_P_MAX / 8])
-		e[FT_P_MAX / 8] = d;
+	own_add(&e[FT_P_SELF / 8], d - child);
+	for (u64 most = load(&e[FT_P_MAX / 8]); d > most && !own_cas(&e[FT_P_MAX / 8], most, d);)
+		most = load(&e[FT_P_MAX / 8]);
 	return d;
 }
 
@@ -212,7 +213,7 @@ hidden void keep_call(struct control *c, u64 slot)
 static u64 end_call(struct control *c, u64 slot, struct function f, u64 t)
 {
 	if (fentry_config.mode == MODE_PROFILE)
-		return profile_end(c, slot, f, t);
+		return profile_end(c, slot, f, t, c->child);
 	if (options() && !(*shadow_aux(slot) & FT_ID_EXIT)) {
 		if (!fentry_words.threshold || is_hidden(slot) || t - *shadow_time(slot) < fentry_words.threshold)
 			return 0;
@@ -248,6 +249,50 @@ hidden void replace_frame(struct control *c, u64 slot, struct function old, stru
 		*shadow_prev(slot) = c->top;
 		c->top = slot;
 	}
+}
+
+/* profile_replaced is replace_frame of the profile tracer, with signals. */
+static int profile_replaced(struct control *c, u64 slot, struct function old, struct function f)
+{
+	if (!has_table(c, old.image) || !has_table(c, f.image))
+		return 0;
+	u64 child = c->child; /* before the clock: what a handler takes in between must not make the difference negative */
+	*shadow_aux(slot) += profile_end(c, slot, old, counter(), child);
+	profile_begin(c, slot, f, counter());
+	return 1;
+}
+
+/* replace_frame_at_once is replace_frame now, of the innermost frame, as fast paths do it: with signals, and without system calls. It
+   returns 0 where it cannot, and then has changed nothing. c is 0 where no fast path would find it. */
+hidden int replace_frame_at_once(struct control *c, u64 slot, struct function old, struct function f)
+{
+	u32 t, ends = 1, begins = 1;
+	u64 now = counter(), depth = 0;
+	if (!c || c->top != slot)
+		return 0;
+	if (fentry_config.mode == MODE_PROFILE)
+		return profile_replaced(c, slot, old, f);
+	if (options()) {
+		depth = *shadow_aux(slot) >> 32;
+		ends = (*shadow_aux(slot) & FT_ID_EXIT) != 0;
+		begins = !fentry_words.threshold;
+		if (depth == DEPTH_HIDDEN || is_left_out(f) || (!ends && (begins || now - *shadow_time(slot) >= fentry_words.threshold)))
+			return 0;
+	}
+	if (ends + begins) {
+		u64 *w = reserve(c, ends + begins, &t);
+		if (!w)
+			return 0;
+		if (ends)
+			store(w++, (u64)(trace_id(old) | FT_ID_EXIT) << 32 | t);
+		if (begins)
+			store(w, (u64)trace_id(f) << 32 | t);
+	}
+	if (options()) {
+		*shadow_time(slot) = now;
+		*shadow_aux(slot) = depth << 32 | trace_id(f) | (begins ? FT_ID_EXIT : 0);
+	}
+	return 1;
 }
 
 /* pop_skipped closes the frames of the current stack whose slots are below slot:

@@ -151,7 +151,7 @@ static u64 *quick_from(struct control *c, u64 was, u64 goroutine, u32 n, u32 *t)
 		store(&c->goroutine, goroutine);
 		store(&c->stack, to);
 	}
-	u64 *w = quick_reserve(c, n + (!goroutine ? 4 : moved ? 2 : 0), t);
+	u64 *w = reserve(c, n + (!goroutine ? 4 : moved ? 2 : 0), t);
 	if (!w && moved) {
 		store(&c->goroutine, was);
 		store(&c->stack, was | FT_GOROUTINE_STACK);

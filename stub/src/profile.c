@@ -44,6 +44,9 @@ static struct table *table_of(struct control *c, const struct image *m)
 	return (struct table *)((u64)c + m->tables);
 }
 
+/* has_table says whether a thread has one of an image. */
+hidden int has_table(struct control *c, const struct image *m) { return table_of(c, m)->entries != 0; }
+
 /* in_file makes a table in the trace file. It returns the address of its chunk, 0 where
    there is none to be had. */
 static u64 in_file(struct control *c, const struct image *m)

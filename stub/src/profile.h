@@ -5,6 +5,7 @@
 
 struct image;
 
+hidden int has_table(struct control *c, const struct image *m);
 hidden struct table *image_table(struct control *c, const struct image *m);
 hidden int begin_tables(struct control *c, struct table first);
 hidden void profile_skipped(struct control *c, u64 from, u64 to);

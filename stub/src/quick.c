@@ -41,25 +41,6 @@ static const struct action *quick_actions(struct function f, u32 *n)
 	return index[0] & ACTIONS_QUICK ? acting_table(all) + from : 0;
 }
 
-/* reserve reserves n words for events of now, whose time's low half it finds. 0: there is no room, or the high half is
-   another one. */
-static inline u64 *reserve(struct control *c, u32 n, u32 *t)
-{
-	for (;;) {
-		u64 next = load(&c->next), now = counter();
-		if (!c->chunk.base || next + 8 * (n + 2UL) > c->end + 8)
-			return 0;
-		if (!clockless() && (u32)(now >> 32) != c->high)
-			return 0;
-		*t = clockless() ? (u32)next + c->order : (u32)now;
-		if (own_cas(&c->next, next, next + 8UL * n))
-			return (u64 *)next;
-	}
-}
-
-/* quick_reserve is reserve for others. */
-hidden u64 *quick_reserve(struct control *c, u32 n, u32 *t) { return reserve(c, n, t); }
-
 /* give_back gives back the words from from to to, with which a reservation ends. */
 static void give_back(struct control *c, u64 *from, u64 *to, u32 t)
 {

@@ -5,7 +5,6 @@
 
 struct control;
 
-hidden u64 *quick_reserve(struct control *c, u32 n, u32 *t);
 hidden int quick_enter(u64 slot, struct function f, const struct callregs *r);
 hidden int quick_leave(u64 slot, struct function f, const struct callregs *r);
 

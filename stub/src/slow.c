@@ -48,8 +48,10 @@ hidden int enter_call(struct control *c, u64 slot, struct function f, u64 ret, u
 	u64 now;
 	if (image_returns_to(ret, &old)) {
 		/* A tail call. */
-		go_to_stack(c, slot);
-		pop_skipped(c, slot, counter());
+		if (c->top != slot) {
+			go_to_stack(c, slot);
+			pop_skipped(c, slot, counter());
+		}
 		now = counter();
 		replace_frame(c, slot, old, f, now);
 		if (t)
@@ -98,9 +100,12 @@ static u64 swap_call(struct control *c, u64 slot, u64 ret, u64 fp)
    returns where that returns to. */
 hidden u64 fentry_slow_enter(u64 slot, u32 id, struct image *m, u64 ret, u64 fp)
 {
+	struct function f = { m, id };
+	struct function left;
+	if (!CALLBACKS && id && image_returns_to(ret, &left) && images_armed() && replace_frame_at_once(quick_block(), slot, left, f))
+		return ENTER_DONE; /* fast paths know a tail call in their own image */
 	struct sigset old = block();
 	struct control *c = traced_thread();
-	struct function f = { m, id };
 	u64 r = ENTER_SKIP;
 	if (!CALLBACKS && !id)
 		r = swap_call(c, slot, ret, fp);

@@ -94,6 +94,9 @@ static inline int own_cas(u64 *p, u64 old, u64 new)
 	return done;
 }
 
+/* own_add adds to such a word. */
+static inline void own_add(u64 *p, u64 n) { __asm__ volatile("add %1, %0" : "+m"(*p) : "r"(n) : "memory"); }
+
 static inline u64 control_base(void)
 {
 	u64 v = 0;

@@ -235,6 +235,7 @@ static inline int has_pairs(void) { return 0; }
 
 /* own_cas is cas for a word of this thread's own, where nobody but a signal handler can come in between. */
 static inline int own_cas(u64 *p, u64 old, u64 new) { return cas(p, old, new); }
+static inline void own_add(u64 *p, u64 n) { add(p, n); }
 
 static inline u64 control_base(void)
 {
