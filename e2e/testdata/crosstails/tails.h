@@ -1,0 +1,2 @@
+long bounce(long n);
+long return_ball(long n);
