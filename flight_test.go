@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os/exec"
 	"slices"
 	"strings"
@@ -148,6 +149,65 @@ func checkFrom(t *testing.T, dir, first string) (steps int) {
 		}
 	}
 	return steps
+}
+
+// TestFlightLast: a dump of some time has what was recorded in it.
+func TestFlightLast(t *testing.T) {
+	program := testtool.Compile(t, "paced", `
+#include <stdio.h>
+#include <unistd.h>
+__attribute__((noinline)) void step(void) { __asm__ volatile(""); }
+int main(void)
+{
+	char c;
+	for (int i = 0; i < 20000; i++) {
+		step();
+		usleep(50);
+	}
+	puts("ready");
+	fflush(stdout);
+	for (int i = 0; i < 20; i++)
+		step();
+	return read(0, &c, 1) < 0;
+}
+`, "-O2", "-fpatchable-function-entry=5")
+	dumps := make(chan session.DumpRequest)
+	o := options(t)
+	o.Policy, o.Buffer, o.Flight = trace.PolicyOverwrite, 16<<20, &session.Flight{Dumps: dumps}
+	in, w := io.Pipe()
+	ready, stdout := io.Pipe()
+	cmd := exec.Command(program)
+	cmd.Stdin, cmd.Stdout = in, stdout
+	ended := make(chan error, 1)
+	go func() {
+		_, err := fentry.Run(context.Background(), cmd, o)
+		stdout.Close()
+		ended <- err
+	}()
+	if _, err := fmt.Fscanln(ready, new(string)); err != nil {
+		t.Fatal(err)
+	}
+	const asked = 700 * time.Millisecond
+	d := ask(t, dumps, "test", asked)
+	w.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	tr, err := trace.Open(d.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	if err := tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+		first, last = min(first, ev.Time), max(last, ev.Time)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if span := time.Duration(last - first); span < asked*8/10 {
+		t.Errorf("%d events of %v, %v asked", d.Events, span, asked)
+	}
 }
 
 // TestFlight: dumps of a program that goes on are whole, as far as they say, and it is kept at the end what was asked

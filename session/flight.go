@@ -190,10 +190,13 @@ func (s *session) writeDump(d *Dump, call uint32, copied func()) error {
 	var snap *drain.Snapshot
 	var loss losses
 	var info trace.Info
+	from, hz := uint64(0), float64(s.info.Clock.Hz)
+	if !s.foreign() {
+		hz = frequency(s.info.Clock.Hz, s.info.Clock.Pairs[0])
+	}
 	now := clock.Read()
-	from := uint64(0)
 	if d.Asked > 0 && !s.foreign() {
-		from = now.Counter - min(now.Counter, uint64(d.Asked.Seconds()*float64(s.info.Clock.Hz)))
+		from = now.Counter - min(now.Counter, uint64(d.Asked.Seconds()*hz))
 	}
 	if !s.drain.Do(func() {
 		snap, loss = s.snapshot(from)
@@ -207,8 +210,8 @@ func (s *session) writeDump(d *Dump, call uint32, copied func()) error {
 		return errors.New("the recording has ended")
 	}
 	copied()
-	if snap.Complete != 0 && s.info.Clock.Hz != 0 && snap.Newest > snap.Complete {
-		d.Whole = time.Duration(float64(snap.Newest-snap.Complete) / float64(s.info.Clock.Hz) * 1e9)
+	if snap.Complete != 0 && hz != 0 && snap.Newest > snap.Complete {
+		d.Whole = time.Duration(float64(snap.Newest-snap.Complete) / hz * 1e9)
 	}
 	dir, err := tracedir.Create(d.Dir)
 	if err != nil {
