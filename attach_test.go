@@ -398,6 +398,26 @@ func main() {
 	}
 }
 
+// TestAttachSomeEnded: of several processes those are recorded that have not ended.
+func TestAttachSomeEnded(t *testing.T) {
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Skip(err)
+	}
+	for _, syscalls := range []bool{false, true} {
+		r := start(t, buildAttached(t), "one")
+		dir := filepath.Join(t.TempDir(), "fentry.data")
+		res, err := fentry.Attach(context.Background(), []int{ended.Process.Pid, r.cmd.Process.Pid},
+			fentry.Options{Dir: dir, Logf: t.Logf, Policy: trace.PolicyDrop, For: 100 * time.Millisecond, Syscalls: syscalls})
+		if err != nil && strings.Contains(err.Error(), "not permitted") {
+			t.Skip(err)
+		}
+		if err != nil || res.Events == 0 {
+			t.Errorf("with system calls: %v: %v", syscalls, err)
+		}
+	}
+}
+
 // What is recorded can be changed while it is: by whole commands, whose errors say where they are.
 func TestControl(t *testing.T) {
 	r := start(t, buildAttached(t), "one")

@@ -26,10 +26,13 @@ import (
 // cancelFunction is what a program that cancels threads calls.
 const cancelFunction = "pthread_cancel"
 
-// uncancelled returns an error for processes that can cancel threads.
+// uncancelled returns an error for processes that can cancel threads. Of several, some can have ended.
 func uncancelled(pids []int) error {
 	for _, pid := range pids {
 		file, err := cancels(pid)
+		if len(pids) > 1 && errors.Is(err, session.ErrEnded) {
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("process %d: %w", pid, err)
 		}

@@ -296,8 +296,8 @@ func (s *session) addTo(p procfs.Process, a *Addition, again *tracee.Plan) error
 	at := &tracee.Attachment{}
 	if s.attached != nil {
 		of := s.attached.of(p.Pid)
-		if of == nil || of.at == nil {
-			return errors.New("its parent is not known any more")
+		if of == nil {
+			return unknown(p, "its parent is not known any more")
 		}
 		if of.at.In(p.Pid) > 0 {
 			at = of.at // which is taken out with all of it

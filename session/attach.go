@@ -67,7 +67,11 @@ func Release(pid int) error {
 // ProcessDir is where a process's files are in /proc, even if its first thread has ended.
 func ProcessDir(pid int) string { return procfs.Dir(pid) }
 
-// Maps is the contents of a process's maps file (proc_pid_maps(5)), even if its first thread has ended.
+// ErrEnded: a process has ended.
+var ErrEnded = procfs.ErrEnded
+
+// Maps is the contents of a process's maps file (proc_pid_maps(5)), even if its first thread has ended. The error of one that has
+// ended is [ErrEnded].
 func Maps(pid int) (maps []byte, err error) {
 	err = procfs.InLive(pid, func(dir string) error {
 		if maps, err = os.ReadFile(dir + "/maps"); err == nil && len(maps) == 0 {
@@ -250,7 +254,7 @@ func (s *session) loaded(pid int, do tracee.Steps) error {
 	}
 	p := s.attached.of(pid)
 	s.attached.mu.Unlock()
-	if p == nil || p.at == nil {
+	if p == nil {
 		return errors.New("its parent is not known any more")
 	}
 	err := p.at.Loaded(pid, s.planLibraries(), do)
@@ -353,7 +357,7 @@ func (s *session) detach() {
 			break
 		}
 		for _, p := range left {
-			err := s.detachFrom(p.Pid)
+			err := s.detachFrom(p)
 			if err != nil {
 				failed[p.Pid] = true
 			}
@@ -371,25 +375,33 @@ func (s *session) detach() {
 }
 
 // detachFrom takes what is there out of a process: it is one that was attached to, or descends from it.
-func (s *session) detachFrom(pid int) error {
-	p := s.attached.of(pid)
-	if p == nil || p.at == nil {
-		return errors.New("its parent is not known any more: the tracer stays in it, and does nothing")
+func (s *session) detachFrom(p procfs.Process) error {
+	of := s.attached.of(p.Pid)
+	if of == nil {
+		return unknown(p, "its parent is not known any more: the tracer stays in it, and does nothing")
 	}
-	held, err := p.at.Detach(pid)
+	held, err := of.at.Detach(p.Pid)
 	s.res.Held = max(s.res.Held, held)
 	return err
+}
+
+// unknown is why nothing can be done with a process of which it is not known to whom it belongs: it has ended, or why.
+func unknown(p procfs.Process, why string) error {
+	if !procfs.ProcessAlive(p.Pid, p.Start) {
+		return tracee.ErrEnded
+	}
+	return errors.New(why)
 }
 
 // of returns the process that was attached to which another one is, or else the nearest of those that it descends from: of
 // a server and its children each has its own place for what was added. nil: that is not known.
 func (a *attached) of(pid int) (of *attachedProcess) {
-	if len(a.all) == 1 {
+	if len(a.all) == 1 && a.all[0].at != nil {
 		return a.all[0]
 	}
 	for id := range procfs.Line(pid) {
 		for _, p := range a.all {
-			if p.pid == id {
+			if p.pid == id && p.at != nil { // another one has ended before it was attached to
 				return p
 			}
 		}

@@ -250,7 +250,7 @@ func (s *session) anyTold(edition uint64) bool {
 // settles tells which plan's sites a process has; nil: those that cannot be changed, or not any more. The caller has the lock.
 func (s *session) settles(p procfs.Process) *tracee.Attachment {
 	if s.attached != nil {
-		if of := s.attached.of(p.Pid); of != nil && of.at != nil {
+		if of := s.attached.of(p.Pid); of != nil {
 			return of.at
 		}
 		return nil
