@@ -30,6 +30,7 @@
 #include "source.h"
 #include "stack.h"
 #include "start.h"
+#include "thread.h"
 #include "sys.h"
 
 /* What is done at calls of a function: a whole table's, as a recorder that is killed while it makes another one leaves
@@ -204,6 +205,39 @@ static int act(struct control *c, u64 slot, struct function f, struct callregs *
 	return ENTER_DONE;
 }
 
+/* all_late says whether nothing is done at calls of a function but at the ends of long ones. */
+static int all_late(const struct doing *d)
+{
+	u32 i = 0;
+	while (i < d->n && is_late(d->first + i))
+		i++;
+	return i == d->n;
+}
+
+/* enter_at_once records a call of such a function as quick.c does others; leave_at_once its end, if it was a short one. */
+static int enter_at_once(u64 slot, struct function f, const struct callregs *r)
+{
+	struct function old;
+	struct doing d = doing_of(f);
+	if (fentry_config.mode != MODE_GRAPH || !all_late(&d) || !images_armed())
+		return 0;
+	u64 ret = call_return(r, slot);
+	struct control *c = quick_block();
+	return image_returns_to(ret, &old) ? replace_frame_at_once(c, slot, old, f) : open_frame_at_once(c, slot, ret, f);
+}
+
+static int leave_at_once(u64 slot, struct function f)
+{
+	struct doing d = doing_of(f);
+	u64 now = counter();
+	if (fentry_config.mode != MODE_GRAPH || !all_late(&d))
+		return 0;
+	for (u32 i = 0; i < d.n; i++)
+		if (call_lasted(slot, now, d.first[i].value))
+			return 0;
+	return close_frame_at_once(quick_block(), slot, f);
+}
+
 /* fentry_slow_act deals with a call of an image's function id, whose return address has its shadow at slot's. r is the
    caller's registers. It returns what the thunk is to do. */
 hidden int fentry_slow_act(u64 slot, u32 id, struct image *m, struct callregs *r)
@@ -212,6 +246,8 @@ hidden int fentry_slow_act(u64 slot, u32 id, struct image *m, struct callregs *r
 	int result = quick_enter(slot, f, r);
 	if (result)
 		return result;
+	if (enter_at_once(slot, f, r))
+		return ENTER_DONE;
 	struct sigset old = block();
 	struct control *c = traced_thread();
 	result = c ? act(c, slot, f, r) : ENTER_SKIP;
@@ -272,7 +308,7 @@ hidden u64 fentry_slow_act_exit(u64 slot, u32 id, struct image *m, struct callre
 {
 	struct function f = { m, id & ~FT_ID_EXIT };
 	u64 ret = *shadow_ret(slot);
-	if (quick_leave(slot, f, r))
+	if (quick_leave(slot, f, r) || leave_at_once(slot, f))
 		return ret;
 	struct sigset old = block();
 	struct control *c = traced_thread();

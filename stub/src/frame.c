@@ -251,7 +251,60 @@ hidden void replace_frame(struct control *c, u64 slot, struct function old, stru
 	}
 }
 
-/* profile_replaced is replace_frame of the profile tracer, with signals. */
+/* What follows does as fast paths do, with signals, and without system calls. It returns 0 where it cannot, and then has changed
+   nothing. c is 0 where no fast path would find it. */
+
+/* open_frame_at_once is open_frame now, in graph mode with options. */
+hidden int open_frame_at_once(struct control *c, u64 slot, u64 ret, struct function f)
+{
+	u32 t;
+	u64 now = counter(), depth = 1, top;
+	int begins = !fentry_words.threshold;
+	if (!c || !options() || slot >= (top = c->top) || slot < c->lo)
+		return 0;
+	if (!top_empty(top))
+		depth += *shadow_aux(top_slot(top)) >> 32;
+	else if (load(&fentry_blocks) || !is_root(f)) /* by the thread pointer, blocks are left on the slow path: slow.c */
+		return 0;
+	if (depth > fentry_words.depth || is_left_out(f))
+		return 0;
+	if (begins) {
+		u64 *w = reserve(c, 1, &t);
+		if (!w)
+			return 0;
+		store(w, (u64)trace_id(f) << 32 | t);
+	}
+	*shadow_ret(slot) = ret;
+	*shadow_prev(slot) = top;
+	*shadow_time(slot) = now;
+	*shadow_aux(slot) = depth << 32 | trace_id(f) | (begins ? FT_ID_EXIT : 0);
+	store(&c->top, slot);
+	return 1;
+}
+
+/* is_held says whether the entry of the call at slot has been held back, and is dropped if the call ends now; lasts says whether it
+   must not be dropped. */
+static int is_held(u64 slot) { return !(*shadow_aux(slot) & FT_ID_EXIT); }
+static int lasts(u64 slot, u64 now) { return !fentry_words.threshold || now - *shadow_time(slot) >= fentry_words.threshold; }
+
+/* close_frame_at_once is close_frame now, of the innermost frame, in graph mode with options. */
+hidden int close_frame_at_once(struct control *c, u64 slot, struct function f)
+{
+	u32 t;
+	int held;
+	if (!c || c->top != slot || !options() || is_hidden(slot) || ((held = is_held(slot)) && lasts(slot, counter())))
+		return 0;
+	if (!held) {
+		u64 *w = reserve(c, 1, &t);
+		if (!w)
+			return 0;
+		store(w, (u64)(trace_id(f) | FT_ID_EXIT) << 32 | t);
+	}
+	store(&c->top, *shadow_prev(slot));
+	return 1;
+}
+
+/* profile_replaced is replace_frame of the profile tracer. */
 static int profile_replaced(struct control *c, u64 slot, struct function old, struct function f)
 {
 	if (!has_table(c, old.image) || !has_table(c, f.image))
@@ -262,8 +315,7 @@ static int profile_replaced(struct control *c, u64 slot, struct function old, st
 	return 1;
 }
 
-/* replace_frame_at_once is replace_frame now, of the innermost frame, as fast paths do it: with signals, and without system calls. It
-   returns 0 where it cannot, and then has changed nothing. c is 0 where no fast path would find it. */
+/* replace_frame_at_once is replace_frame now, of the innermost frame. */
 hidden int replace_frame_at_once(struct control *c, u64 slot, struct function old, struct function f)
 {
 	u32 t, ends = 1, begins = 1;
@@ -274,9 +326,9 @@ hidden int replace_frame_at_once(struct control *c, u64 slot, struct function ol
 		return profile_replaced(c, slot, old, f);
 	if (options()) {
 		depth = *shadow_aux(slot) >> 32;
-		ends = (*shadow_aux(slot) & FT_ID_EXIT) != 0;
+		ends = !is_held(slot);
 		begins = !fentry_words.threshold;
-		if (depth == DEPTH_HIDDEN || is_left_out(f) || (!ends && (begins || now - *shadow_time(slot) >= fentry_words.threshold)))
+		if (depth == DEPTH_HIDDEN || is_left_out(f) || (!ends && lasts(slot, now)))
 			return 0;
 	}
 	if (ends + begins) {

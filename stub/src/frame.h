@@ -11,6 +11,8 @@ hidden void frames_forget(struct control *c);
 hidden int open_frame(struct control *c, u64 slot, u64 ret, struct function f, u64 t);
 hidden void close_frame(struct control *c, u64 slot, struct function f, u64 t);
 hidden void replace_frame(struct control *c, u64 slot, struct function old, struct function f, u64 t);
+hidden int open_frame_at_once(struct control *c, u64 slot, u64 ret, struct function f);
+hidden int close_frame_at_once(struct control *c, u64 slot, struct function f);
 hidden int replace_frame_at_once(struct control *c, u64 slot, struct function old, struct function f);
 hidden void pop_skipped(struct control *c, u64 slot, u64 t);
 hidden u64 previous_frame(struct control *c, u64 slot);
