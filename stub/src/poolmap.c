@@ -103,9 +103,12 @@ hidden int pool_open(i64 fd, const u8 *head)
 		sys(SYS_munmap, m, header, 0, 0, 0, 0);
 		m = sys(SYS_mmap, 0, header + all, PROT_RW, MAP_SHARED_, fd, 0);
 	}
-	pieces = map_private(count + 8 * n);
-	if (failed(m) || !pieces)
+	pieces = failed(m) ? 0 : map_private(count + 8 * n);
+	if (!pieces) {
+		if (!failed(m))
+			sys(SYS_munmap, m, whole ? header + all : header, 0, 0, 0, 0);
 		return 0;
+	}
 	touched = (u8 *)(pieces + n);
 	pool.full = count;
 	pool.small = small;
