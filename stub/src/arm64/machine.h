@@ -286,18 +286,34 @@ static inline void early_thread(u64 *room)
 		__asm__ volatile("msr tpidr_el0, %0" :: "r"((u64)room - (u64)tls_word(0)));
 }
 
+/* has_memory says whether there is memory at an address in front of some that is there. Emulators look at this argument, and not at
+   readable's (sys.h). */
+static inline int has_memory(u64 a)
+{
+	enum { AT_FDCWD__ = -100, EFAULT__ = 14 };
+	u8 b;
+	return syscall6(SYS_readlinkat, AT_FDCWD__, (i64)a, (i64)&b, sizeof b, 0, 0) != -EFAULT__;
+}
+
 /* libc_tid finds where the C library keeps the thread's id: glibc and musl have
    their description of a thread right below the thread pointer, and the kernel
    writes the new id there in a child (CLONE_CHILD_SETTID). Both have links to other
-   threads before it, and ids can be small numbers. 0: not found. */
+   threads before it, and ids can be small numbers. In a child of vfork another id is there, and the description can begin
+   a page. 0: not found. */
 static inline u32 *libc_tid(u32 tid)
 {
 	u64 tp = thread_pointer() & -8UL;
 	if (has_base() && tls_word(tp) == fentry_first_thread)
 		return 0; /* early_thread's */
-	for (u64 d = 8; d <= 2400; d += 8)
-		if (*(u32 *)(tp - d) == tid && *(u64 *)(tp - d - 16) > 65536)
+	u64 known = tp & -4096UL;
+	for (u64 d = 8; d <= 2400; d += 8) {
+		u64 before = tp - d - 16;
+		if (before < known && !has_memory(before))
+			return 0;
+		known = before & -4096UL;
+		if (*(u32 *)(tp - d) == tid && *(u64 *)before > 65536)
 			return (u32 *)(tp - d);
+	}
 	return 0;
 }
 
