@@ -136,7 +136,9 @@ func newLibraries(p *Program, o *Options, follows bool) (*libraries, error) {
 
 // swaps reports whether return addresses are replaced, at once or when functions are added, so that functions that swap pieces of
 // their stack matter.
-func (o *Options) swaps() bool { return o.Plan.Tracer != patch.Function && o.Plan.Tracer != patch.Count }
+func (o *Options) swaps() bool {
+	return o.Plan.Tracer != patch.Function && o.Plan.Tracer != patch.Count
+}
 
 // onlySwaps reports whether these are all that libraries are looked at for.
 func (o *Options) onlySwaps() bool { return len(o.Libraries) == 0 && !o.Syscalls }

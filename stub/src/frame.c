@@ -324,6 +324,8 @@ hidden int replace_frame_at_once(struct control *c, u64 slot, struct function ol
 		return 0;
 	if (fentry_config.mode == MODE_PROFILE)
 		return profile_replaced(c, slot, old, f);
+	if (fentry_config.mode != MODE_GRAPH)
+		return 0;
 	if (options()) {
 		depth = *shadow_aux(slot) >> 32;
 		ends = !is_held(slot);

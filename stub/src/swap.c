@@ -19,18 +19,17 @@
    is then. */
 static u64 instead(u64 was, struct function f, u64 ret, u64 sp)
 {
-	u64 pc = without_signature(was), lo, hi;
-	u32 ways = 0, one = UNSIGNED;
-	for (u32 how = UNSIGNED; how < SIGNATURES; how++)
-		if (signed_as(pc, sp, how) == was) {
-			ways++;
-			one = how;
-		}
-	if (ways == 0)
-		return was;
-	if (ways > 1 && code_around(image_site(f), &lo, &hi))
-		one = code_signs(lo, hi);
-	return signed_as(ret, sp, one);
+	u64 pc = without_signature(was), is = was, lo, hi;
+	int found = 0, differ = 0;
+	for (u32 how = UNSIGNED; how < SIGNATURES; how++) {
+		if (signed_as(pc, sp, how) != was)
+			continue;
+		u64 would = signed_as(ret, sp, how);
+		differ |= found && would != is;
+		is = found ? is : would;
+		found = 1;
+	}
+	return differ && code_around(image_site(f), &lo, &hi) ? signed_as(ret, sp, code_signs(lo, hi)) : is;
 }
 
 /* give_back gives the frame at slot its return address back, in the words from an address on. It returns where those of the next
@@ -65,7 +64,7 @@ static void give_back_others(u64 at, struct registers r, u64 hi)
 /* swap_frames ends the calls that are open on the current stack, with their slots at from or above. r are the registers of the caller. */
 hidden void swap_frames(struct control *c, u64 from, struct registers r)
 {
-	u64 now = counter(), hi = c->stacks[c->cur].hi, at = from;
+	u64 now = counter(), hi = c->stacks[c->cur].hi, at = from + SLOT_BELOW;
 	pop_skipped(c, from, now);
 	for (u64 t = c->top; !top_empty(t); t = previous_frame(c, top_slot(t)))
 		at = give_back(at, top_slot(t));
