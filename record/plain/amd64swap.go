@@ -23,8 +23,8 @@ func amd64SwapsAt(b []byte, at, n int) bool {
 		b[at-3] == in[0] && b[at-2] == 0x01 && b[at-1] == in[2]-1
 }
 
-// amd64MaySwap looks for the bytes that such instructions certainly have: 01, in the middle of both additions, and those of the move.
-func amd64MaySwap(b []byte) bool {
+// maySwap looks for 01, which is in the middle of both additions, and for the move.
+func (amd64Machine) maySwap(b []byte) bool {
 	for at := 0; ; at++ {
 		k := bytes.IndexByte(b[at:], 0x01)
 		if k < 0 {

@@ -28,8 +28,8 @@ func arm64Swaps(before, w uint32) bool {
 	return w&^addend == addX29 && before == addSP|w&addend || w == movX0SP && before&^cbzDisp == cbzX0
 }
 
-// arm64MaySwap looks for them at each instruction.
-func arm64MaySwap(b []byte) bool {
+// maySwap looks for them at each instruction.
+func (arm64Machine) maySwap(b []byte) bool {
 	before := uint32(0)
 	for ; len(b) >= arm64.InstLen; b = b[arm64.InstLen:] {
 		w := binary.LittleEndian.Uint32(b)

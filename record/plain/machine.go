@@ -41,6 +41,8 @@ type machine interface {
 	window(e *entry) Refusal
 	// begins reports whether an instruction begins at an offset of code, or behind it.
 	begins(code []byte, off int) bool
+	// maySwap looks for the bytes that instructions certainly have by which functions swap pieces of their stack.
+	maySwap(code []byte) bool
 }
 
 // sweeper is what decodes units.

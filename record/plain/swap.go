@@ -16,16 +16,12 @@ import (
 
 // MaySwap reports whether an image's code has bytes that can be such instructions: few others have.
 func MaySwap(f *elfio.File) bool {
-	may := amd64MaySwap
-	switch f.Header.Machine {
-	case elf.EM_X86_64:
-	case elf.EM_AARCH64:
-		may = arm64MaySwap
-	default:
+	m := machineOf(f)
+	if m == nil {
 		return false
 	}
 	for b := range loaded(f, elf.PF_X) {
-		if may(b) {
+		if m.maySwap(b) {
 			return true
 		}
 	}
