@@ -193,7 +193,9 @@ static u32 place_tables(const struct image_info *info)
 	u32 i = add(&tabled, 1);
 	if (i < MOST_TABLED)
 		return (u32)(offsetof(struct control, tables) + i * sizeof(struct table));
-	say("an image is not traced, because the process has too many whose calls are counted: ", info->path, 0, 0);
+	if (i == MOST_TABLED)
+		say("images that are loaded from now on are not traced, because the process has too many whose calls are counted; the first is ",
+		    info->path, 0, 0);
 	return 0;
 }
 
