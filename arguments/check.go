@@ -205,7 +205,7 @@ func (cond *Condition) check(t *Type) (*Check, error) {
 	if how.number == 0 {
 		return nil, errors.New("it is no C string")
 	}
-	c := &Check{how: how.number, size: 8 * t.Size, signed: t.Kind == Int || t.Kind == Enum}
+	c := &Check{how: how.number, size: 8 * t.Size, signed: t.hasSign()}
 	switch t.Kind {
 	case Bool, Char, Int, Uint, Enum, Pointer, Reference, String:
 	default:

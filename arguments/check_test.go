@@ -16,6 +16,7 @@ func TestPlanCheck(t *testing.T) {
 		param("n", tInt), param("u", &Type{Kind: Uint, Size: 8}), param("path", &Type{Kind: String, Size: 8}),
 		param("mode", enum), param("c", &Type{Kind: Char, Size: 1}), param("yes", &Type{Kind: Bool, Size: 1}),
 		param("x", tDouble), param("deep", tInt),
+		param("high", &Type{Kind: Enum, Size: 1, Unsigned: true, Enum: []Enumerator{{"HIGH", 200}}}),
 	}}
 	general := func(n uint8) Op { return Op{Code: OpGeneral, From: n} }
 	for text, want := range map[string]Check{
@@ -29,6 +30,7 @@ func TestPlanCheck(t *testing.T) {
 		"c<x":                     {},
 		"c==x":                    {op: general(4), how: format.CompareEqual, size: 8, signed: false, value: 'x', text: ""},
 		"yes!=true":               {op: general(5), how: format.CompareUnequal, size: 8, signed: false, value: 1, text: ""},
+		"high=HIGH":               {op: Op{Code: OpStack, From: 1}, how: format.CompareEqual, size: 8, signed: false, value: 200, text: ""},
 		"deep>=1":                 {op: Op{Code: OpStack}, how: format.CompareAtLeast, size: 32, signed: true, value: 1, text: ""},
 	} {
 		cond, err := ParseCondition(text)
@@ -48,7 +50,7 @@ func TestPlanCheck(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"x > 1": "it is a float", "n > 1.5": "no integer", "u > -1": "no value of its type", "n ~ 1*": "no C string",
-		"mode == NONE": "none of its names", "nix == 1": "no such argument", "arg9 == 1": "no such argument",
+		"mode == NONE": "none of its names", "nix == 1": "no such argument", "arg10 == 1": "no such argument",
 		"path ~ " + strings.Repeat("x", 129): "more than 128 bytes",
 	} {
 		cond, err := ParseCondition(text)

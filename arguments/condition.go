@@ -192,7 +192,7 @@ func (v *Value) number(words []uint64, m Memory) *big.Float {
 		u, ok := unsigned(b, t.Size)
 		switch {
 		case !ok:
-		case t.Kind == Int || t.Kind == Enum:
+		case t.hasSign():
 			shift := 64 - 8*t.Size
 			return new(big.Float).SetInt64(int64(u<<shift) >> shift)
 		default:

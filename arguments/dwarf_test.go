@@ -3,6 +3,7 @@ package arguments_test
 import (
 	"debug/dwarf"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,6 +84,55 @@ text(a reference8->text32&, b text32&, c span16~) text32&`},
 				}
 			})
 		}
+	}
+}
+
+// TestEnumerations: values of enumerations have the sign that the program gives them.
+func TestEnumerations(t *testing.T) {
+	const source = `
+enum class tiny : unsigned char { LOW = 1, HIGH = 200 };
+enum class wide : unsigned { HIGH = 0x80000001u };
+enum all { NONE, ALL = 0xffffffffu };
+enum class below : signed char { MINUS = -3 };
+enum mixed { NEGATIVE = -1, POSITIVE };
+#define KEEP __attribute__((noinline))
+KEEP int unsigneds(tiny t, wide w, all a) { return (int)t + (int)w + (int)a; }
+KEEP int signeds(below b, mixed m) { return (int)b + (int)m; }
+int main(int argc, char **) { return unsigneds((tiny)argc, (wide)argc, (all)argc) + signeds((below)argc, (mixed)argc); }
+`
+	for _, compiler := range []string{"g++", "clang++"} {
+		t.Run(compiler, func(t *testing.T) {
+			testtool.Need(t, compiler)
+			file, program := filepath.Join(t.TempDir(), "a.cc"), filepath.Join(t.TempDir(), "a")
+			if err := os.WriteFile(file, []byte(source), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			testtool.Output(t, compiler, "-g", "-O1", "-o", program, file)
+			want := map[string]map[string]int64{
+				"t": {"LOW": 1, "HIGH": 200}, "w": {"HIGH": 0x80000001}, "a": {"NONE": 0, "ALL": 1<<32 - 1},
+				"b": {"MINUS": -3}, "m": {"NEGATIVE": -1, "POSITIVE": 0},
+			}
+			seen := 0
+			for _, f := range functionsOf(t, program) {
+				for _, p := range f.Params {
+					values := want[p.Name]
+					if values == nil || p.Type.Kind != arguments.Enum {
+						continue
+					}
+					seen++
+					got := map[string]int64{}
+					for _, e := range p.Type.Enum {
+						got[e.Name] = e.Value
+					}
+					if !maps.Equal(got, values) || p.Type.Unsigned != strings.Contains("twa", p.Name) {
+						t.Errorf("%s: %v, unsigned: %v", p.Name, got, p.Type.Unsigned)
+					}
+				}
+			}
+			if seen != len(want) {
+				t.Errorf("%d of %d arguments", seen, len(want))
+			}
+		})
 	}
 }
 

@@ -139,17 +139,19 @@ func (x *reader) pointer(e *dwarf.Entry, deep bool, depth int) (*Type, error) {
 
 func (x *reader) enumeration(r *dwarf.Reader, e *dwarf.Entry, name string, depth int) (*Type, error) {
 	t := &Type{Kind: Enum, Name: name, Size: size(e)}
+	of, err := x.of(e, false, depth)
+	if err != nil {
+		return nil, err
+	}
 	if t.Size == 0 {
-		of, err := x.of(e, false, depth)
-		if err != nil {
-			return nil, err
-		}
 		t.Size = of.Size
 	}
 	if t.Size > 8 {
 		return &Type{Name: name}, nil
 	}
-	err := eachChild(r, e, func(c *dwarf.Entry) error {
+	encoding, ok := e.Val(dwarf.AttrEncoding).(int64)
+	t.Unsigned = of.Kind == Uint || of.Kind == Bool || of.Kind == Char && of.Name != "char" || ok && encoding == encodingUnsigned
+	err = eachChild(r, e, func(c *dwarf.Entry) error {
 		v, ok := c.Val(dwarf.AttrConstValue).(int64)
 		n, _ := c.Val(dwarf.AttrName).(string)
 		if c.Tag == dwarf.TagEnumerator && ok && len(t.Enum) < maxEnumerators {
@@ -157,8 +159,16 @@ func (x *reader) enumeration(r *dwarf.Reader, e *dwarf.Entry, name string, depth
 		}
 		return nil
 	})
+	if t.Unsigned && t.Size < 8 {
+		for i := range t.Enum { // some compilers have them as numbers with a sign
+			t.Enum[i].Value &= 1<<(8*t.Size) - 1
+		}
+	}
 	return t, err
 }
+
+// encodingUnsigned is DW_ATE_unsigned (DWARF 5, 7.8).
+const encodingUnsigned = 7
 
 // maxEnumerators bounds the names of an enumeration that are kept.
 const maxEnumerators = 4096

@@ -49,7 +49,11 @@ func (s *shower) enum(t *Type, v int64) {
 		}
 	}
 	if v == 0 || !isFlags(t) {
-		s.str(strconv.FormatInt(v, 10))
+		if t.Unsigned {
+			s.str(strconv.FormatUint(uint64(v), 10))
+		} else {
+			s.str(strconv.FormatInt(v, 10))
+		}
 		return
 	}
 	mask := uint64(1)<<min(63, 8*t.Size) - 1
@@ -205,6 +209,9 @@ func (f *Field) extract(b []byte) (value []byte, ok bool) {
 func (t *Type) unsignedBits() bool {
 	return t.Kind == Uint || t.Kind == Bool || t.Kind == Enum || t.Kind == Pointer
 }
+
+// hasSign reports whether values of a type can be negative.
+func (t *Type) hasSign() bool { return t.Kind == Int || t.Kind == Enum && !t.Unsigned }
 
 // elements appends an array or a vector, text as a string.
 func (s *shower) elements(t *Type, b []byte, depth int) {

@@ -17,6 +17,8 @@ type Type struct {
 	ByReference bool `json:"r,omitempty"`
 	// Empty: a C++ class without data, which has a size all the same.
 	Empty bool `json:"z,omitempty"`
+	// Unsigned: values of an Enum have no sign.
+	Unsigned bool `json:"u,omitempty"`
 	// Swapped: a Span whose length comes before its address.
 	Swapped bool `json:"w,omitempty"`
 }

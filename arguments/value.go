@@ -425,6 +425,8 @@ func (s *shower) integer(t *Type, u uint64) {
 		} else {
 			s.b = AppendQuoted(s.b, []byte{byte(u)}, '\'')
 		}
+	case t.Kind == Enum && t.Unsigned:
+		s.enum(t, int64(u))
 	case t.Kind == Enum:
 		s.enum(t, i)
 	case t.Kind == Uint:

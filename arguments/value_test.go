@@ -12,6 +12,7 @@ import (
 
 func TestValues(t *testing.T) {
 	colour := &Type{Kind: Enum, Size: 4, Enum: []Enumerator{{"RED", 0}, {"GREEN", 1}, {"BLUE", 2}, {"BAD", -1}}}
+	high := &Type{Kind: Enum, Size: 1, Unsigned: true, Enum: []Enumerator{{"HIGH", 200}}}
 	flags := &Type{Kind: Enum, Size: 4, Enum: []Enumerator{{"NONE", 0}, {"A", 1}, {"B", 2}, {"C", 8}, {"AB", 3}}}
 	text := &Type{Kind: String, Size: 8}
 	memory := Memory{
@@ -39,6 +40,8 @@ func TestValues(t *testing.T) {
 		{Value{Type: tI128, Words: 2}, []uint64{1, 1}, "0x10000000000000001", `"0x10000000000000001"`},
 		{Value{Type: tI128, Words: 2}, []uint64{math.MaxUint64, math.MaxUint64}, "-1", "-1"},
 		{Value{Type: colour, Words: 1}, []uint64{2}, "BLUE", `"BLUE"`},
+		{Value{Type: high, Words: 1}, []uint64{200}, "HIGH", `"HIGH"`},
+		{Value{Type: high, Words: 1}, []uint64{250}, "250", "250"},
 		{Value{Type: colour, Words: 1}, []uint64{0xffffffff}, "BAD", `"BAD"`},
 		{Value{Type: colour, Words: 1}, []uint64{7}, "7", "7"},
 		{Value{Type: flags, Words: 1}, []uint64{0}, "NONE", `"NONE"`},

@@ -40,7 +40,7 @@ func goImage(f *elfio.File, sites []record.Site) (*golang.Image, error) {
 
 // ErrGoTracer is returned for what cannot be done with functions of a Go program.
 var ErrGoTracer = errors.New("functions of Go programs are traced by function_graph, with a clock, and without a depth, " +
-	"a threshold, roots, functions left out with all inside them, or actions")
+	"a threshold, roots, functions left out with all inside them, arguments, results, stacks or triggers")
 
 func (g goFlavour) check(*elfio.File) error {
 	if g.o.Tracer != FunctionGraph || g.o.selective() || g.o.NoClock || g.o.Flat || g.o.Actions != nil {

@@ -13,7 +13,7 @@ import (
 // A machine is what a walk has to know of an instruction set: DWARF numbers of registers.
 type machine struct {
 	elf      elf.Machine
-	sp       int
+	sp, pc   int
 	names    []string
 	volatile uint64 // bitmap of registers that a call can change
 	signed   uint64 // bits of a signed return address that are the address
@@ -29,7 +29,7 @@ func bits(regs ...int) (m uint64) {
 
 // x86_64 is described in the x86-64 psABI, figure 3.36.
 var x86_64 = machine{
-	elf: elf.EM_X86_64, sp: 7,
+	elf: elf.EM_X86_64, sp: 7, pc: 16,
 	names: []string{"rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp",
 		"r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rip"},
 	volatile: bits(0, 1, 2, 4, 5, 8, 9, 10, 11),
@@ -37,7 +37,7 @@ var x86_64 = machine{
 
 // aarch64 is described in "DWARF for the Arm 64-bit Architecture", 4.1.
 var aarch64 = machine{
-	elf: elf.EM_AARCH64, sp: 31, signed: 1<<48 - 1,
+	elf: elf.EM_AARCH64, sp: 31, pc: 32, signed: 1<<48 - 1,
 	volatile: bits(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 30),
 }
 

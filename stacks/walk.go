@@ -86,6 +86,9 @@ type walker struct {
 }
 
 func (w *walker) Register(n int) (uint64, error) {
+	if n == w.m.pc { // as tables of linkers' stubs have it
+		return w.r.pc, nil
+	}
 	if !w.r.has(n) {
 		return 0, &unknownError{w.m.name(n)}
 	}

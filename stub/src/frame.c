@@ -355,7 +355,7 @@ hidden int replace_frame_at_once(struct control *c, u64 slot, struct function ol
 hidden void pop_skipped(struct control *c, u64 slot, u64 t)
 {
 	u64 top = c->top, hi = c->stacks[c->cur].hi, n = 0;
-	u64 from = top_slot(top);
+	u64 from = top_slot(top), last = from;
 	int opt = options(), looked = !fentry_words.threshold;
 	while (!top_empty(top) && top_slot(top) < slot) {
 		u64 s = top_slot(top);
@@ -365,12 +365,15 @@ hidden void pop_skipped(struct control *c, u64 slot, u64 t)
 			looked = 1;
 		}
 		n += !opt || *shadow_aux(s) & FT_ID_EXIT;
+		last = s;
 		top = previous_frame(c, s);
 	}
 	if (top_empty(top))
 		top = empty_top(hi); /* the stack may have grown upwards since */
-	if (top != c->top && fentry_config.mode == MODE_PROFILE)
+	if (top != c->top && fentry_config.mode == MODE_PROFILE) {
 		profile_skipped(c, from, slot);
+		c->child = *shadow_aux(last) + t - *shadow_time(last); /* of whoever has called the outermost */
+	}
 	c->top = top;
 	if (n)
 		record1(c, t, FT_REC_RESYNC, n);

@@ -100,8 +100,10 @@ func Follow(pid int, o Options) (*Recorder, error) {
 	}
 	r := &Recorder{clock: clock.NewLine(), buf: make([]byte, copied+1<<10)}
 	r.book = newBook(o, func(c perf.Chunk) { r.chunks.Keep(c, mostBytes) })
-	r.follower, err = perf.Follow(rings, idle, r.read)
-	return r, err
+	if r.follower, err = perf.Follow(rings, idle, r.read); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // read reads all rings, and takes the records up to the round before, or the last ones: what is newer may come after

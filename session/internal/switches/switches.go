@@ -44,8 +44,10 @@ func Follow(pid int) (*Recorder, error) {
 		r.rings = append(r.rings, &ring{Ring: g})
 	}
 	r.ts = threads{live: map[uint32]*thread{}, done: func(c perf.Chunk) { r.chunks.Keep(c, mostBytes) }}
-	r.follower, err = perf.Follow(rings, idle, r.read)
-	return r, err
+	if r.follower, err = perf.Follow(rings, idle, r.read); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // read reads all rings, and takes the records up to the round before, or the last ones.

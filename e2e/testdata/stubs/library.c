@@ -1,0 +1,1 @@
+int stubbed(int x) { return x; }
