@@ -159,6 +159,8 @@ type Result struct {
 	Traced int
 	// Untraced says why the program itself ran untraced; "" if it was traced.
 	Untraced string
+	// Kept: the program's functions are those that an earlier run has found.
+	Kept bool
 	// Libraries are those that Options.Libraries has named and that were loaded, in that order, and UnmatchedLibraries
 	// the patterns that named none.
 	Libraries          []Library
@@ -206,10 +208,12 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 		}
 	}
 	defer p.Close()
-	if p.Kept && (kept != nil || p.traceable()) && o.Logf != nil {
-		o.Logf("%s: its functions are those that an earlier run has found", path)
+	found := p.Kept && (kept != nil || p.traceable())
+	res, err := p.run(ctx, cmd, o, plans, kept)
+	if res != nil {
+		res.Kept = found
 	}
-	return p.run(ctx, cmd, o, plans, kept)
+	return res, err
 }
 
 // [Run] is like the function Run, for a program that has been opened: cmd.Path and o.Symbols are not used.

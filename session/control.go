@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -67,6 +69,34 @@ func ownDir(dir string, uid int) bool {
 
 func controlName(dir string, pid int) string { return filepath.Join(dir, fmt.Sprintf("%d.sock", pid)) }
 
+// clearControl removes sockets that killed recorders have left, some at a time: those of processes that are gone, nobody listens
+// at, and that are not about to be listened at.
+func clearControl(dir string) {
+	const some, old = 64, time.Minute
+	d, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(some)
+	for _, name := range names {
+		number, ok := strings.CutSuffix(name, ".sock")
+		pid, err := strconv.Atoi(number)
+		if !ok || err != nil || pid <= 0 || unix.Kill(pid, 0) != unix.ESRCH {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		if st, err := os.Lstat(path); err != nil || st.Mode().Type() != fs.ModeSocket || time.Since(st.ModTime()) < old {
+			continue
+		}
+		if c, err := net.DialTimeout("unix", path, controlPatience); err == nil {
+			c.Close()
+		} else if errors.Is(err, unix.ECONNREFUSED) { // in another PID namespace the process can go on
+			_ = os.Remove(path)
+		}
+	}
+}
+
 // listenControl listens for commands about a process.
 func listenControl(pid int) (l *net.UnixListener, err error) {
 	err = errors.New("there is no directory for its socket")
@@ -84,6 +114,7 @@ func listenControl(pid int) (l *net.UnixListener, err error) {
 			return nil, errors.New("another recorder answers for it")
 		}
 		_ = os.Remove(name) // of a recorder that was killed
+		clearControl(dir)
 		if l, err = net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}); err == nil {
 			err = os.Chmod(name, 0o600)
 			return l, err

@@ -292,6 +292,9 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 		held := res.Setup.Round(10 * time.Microsecond)
 		a.notef("fentry: %s traced, the program was held for %v", plural(uint64(res.Traced), "function", "functions"), held)
 	}
+	if res.Kept && a.verbose > 0 {
+		a.notef("fentry: %s: its functions are those that an earlier run has found", path)
+	}
 	if res.Way != "" && res.Traced > 0 && a.verbose > 0 {
 		a.notef("fentry: %s: traced %s", path, res.Way)
 	}

@@ -3,6 +3,7 @@
 package pool
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -83,6 +84,9 @@ func New(size int64, policy trace.Policy, now clock.Reading, hz uint64) (*Pool, 
 	total := p.offset(p.N + p.Small)
 	if err := unix.Ftruncate(fd, int64(total)); err != nil {
 		unix.Close(fd)
+		if errors.Is(err, unix.EFBIG) {
+			return nil, fmt.Errorf("buffer of %d bytes: %d are needed with all that belongs to it, more than ulimit -f allows: %w", size, total, err)
+		}
 		return nil, fmt.Errorf("buffer of %d bytes: %w", size, err)
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, sizeSeals); err != nil {
