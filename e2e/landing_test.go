@@ -13,7 +13,7 @@ import (
 func TestProfileLanding(t *testing.T) {
 	needFentry(t)
 	program, data := filepath.Join(t.TempDir(), "landing"), filepath.Join(t.TempDir(), "data")
-	compile := append(target{}.compiler(t, "gcc"), "-O2", "-o", program, "testdata/landing.c")
+	compile := append(target{}.compiler(t, "gcc"), "-O2", "-o", program, "testdata/stubs/landing.c")
 	run(t, command{argv: compile}).mustSucceed(t)
 	run(t, command{argv: []string{fentry, "record", "-T", "profile", "-o", data, program}}).mustSucceed(t)
 	found := false
