@@ -10,7 +10,7 @@ import (
 // with a dump. It has raised the soft limit to the hard one by the time this is asked.
 const (
 	filesToRead   = 12
-	filesToRecord = 16
+	filesToRecord = 24
 )
 
 // checkFiles returns an error if too few files can be open for a command.
