@@ -171,9 +171,6 @@ func (amd64Machine) back(*thunk, []byte) error { return internalf("thunks are in
 
 func (amd64Machine) thunk(t *thunk, dst []byte) error {
 	a := amd64.Thunk{Addr: t.addr, Switch: t.switched, Enter: t.enter, Exit: t.exit, Body: t.body, ID: t.id, Kind: t.kind, Size: t.size}
-	if t.always {
-		a.Switch = t.addr + amd64.ThunkOdd
-	}
 	return a.Encode(dst)
 }
 
@@ -236,5 +233,6 @@ func (amd64Machine) facts() facts {
 		option:     "-pg -mfentry or -fpatchable-function-entry=5",
 		irelative:  uint32(elf.R_X86_64_IRELATIVE),
 		processGap: func(uint64) uint64 { return 1 << 30 },
+		odd:        amd64.ThunkOdd,
 	}
 }

@@ -29,13 +29,7 @@ func (t *thunk) arm64() *arm64.Thunk {
 	}
 }
 
-func (arm64Machine) thunk(t *thunk, dst []byte) error {
-	a := t.arm64()
-	if t.always {
-		a.Switch = t.addr + arm64.ThunkOdd
-	}
-	return a.Encode(dst)
-}
+func (arm64Machine) thunk(t *thunk, dst []byte) error { return t.arm64().Encode(dst) }
 
 // back: in images where functions return to thunks, some do not.
 func (arm64Machine) back(t *thunk, dst []byte) error {
@@ -125,5 +119,6 @@ func (arm64Machine) facts() facts {
 			}
 			return 1 << 16
 		},
+		odd: arm64.ThunkOdd,
 	}
 }

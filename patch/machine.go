@@ -87,6 +87,8 @@ type facts struct {
 	// processGap is the distance between the end of an image of so many bytes and
 	// the memory added to a process at its exec stop.
 	processGap func(size uint64) uint64
+	// odd is where in a thunk of arch.ThunkFunc there is a byte whose bit 0 is set: one whose switch that is is never off.
+	odd uint64
 }
 
 // A thunk is the code between a traced site and the runtime.
@@ -94,7 +96,6 @@ type thunk struct {
 	addr     uint64
 	back     uint64 // what it has apart; 0: nothing
 	switched uint64 // the byte that it tests
-	always   bool   // it is never off, whatever its switch says
 	body     uint64 // where the function goes on
 	id       uint32
 	frame    uint32 // record.Site.Frame

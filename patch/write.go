@@ -146,8 +146,12 @@ func (l *layout) writeBack(fn *Func, r route, dst []byte) (int, error) {
 // parts says what the thunk of a function is made of.
 func (l *layout) parts(fn *Func, r route) *thunk {
 	k := l.p.flavour().thunk(fn.Site)
+	addr, switched := l.thunk(fn.ID), l.switches+uint64(fn.ID-1)
+	if fn.role == swapping {
+		switched = addr + l.p.m.facts().odd
+	}
 	return &thunk{
-		addr: l.thunk(fn.ID), back: l.back(fn.ID), switched: l.switches + uint64(fn.ID-1), enterExit: l.routines[fn.role][k],
-		body: r.body, id: fn.ID, frame: fn.Frame, kind: k, size: l.thunkSize, always: fn.role == swapping,
+		addr: addr, back: l.back(fn.ID), switched: switched, enterExit: l.routines[fn.role][k],
+		body: r.body, id: fn.ID, frame: fn.Frame, kind: k, size: l.thunkSize,
 	}
 }
