@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -39,10 +40,12 @@ func (s *session) pairClocks() {
 // tellFrequency puts the counter's frequency where runtimes and readers look, before the first runtime begins.
 func (s *session) tellFrequency() {
 	if s.foreign() {
+		s.hz = func() float64 { return 0 }
 		return
 	}
-	hz := clock.Hz()
+	hz, first := clock.Hz(), s.info.Clock.Pairs[0]
 	s.info.Clock.Hz = hz
+	s.hz = sync.OnceValue(func() float64 { return frequency(hz, first) })
 	if s.pool != nil {
 		s.pool.Word64(format.HCounterHZ).Store(hz)
 	}

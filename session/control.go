@@ -69,6 +69,15 @@ func ownDir(dir string, uid int) bool {
 
 func controlName(dir string, pid int) string { return filepath.Join(dir, fmt.Sprintf("%d.sock", pid)) }
 
+// nobodyAt is why nobody is reached at a socket; nil: somebody is.
+func nobodyAt(path string) error {
+	c, err := net.DialTimeout("unix", path, controlPatience)
+	if err == nil {
+		c.Close()
+	}
+	return err
+}
+
 // clearControl removes sockets that killed recorders have left, some at a time: those of processes that are gone, nobody listens
 // at, and that are not about to be listened at.
 func clearControl(dir string) {
@@ -89,9 +98,7 @@ func clearControl(dir string) {
 		if st, err := os.Lstat(path); err != nil || st.Mode().Type() != fs.ModeSocket || time.Since(st.ModTime()) < old {
 			continue
 		}
-		if c, err := net.DialTimeout("unix", path, controlPatience); err == nil {
-			c.Close()
-		} else if errors.Is(err, unix.ECONNREFUSED) { // in another PID namespace the process can go on
+		if errors.Is(nobodyAt(path), unix.ECONNREFUSED) { // in another PID namespace the process can go on
 			_ = os.Remove(path)
 		}
 	}
@@ -109,12 +116,10 @@ func listenControl(pid int) (l *net.UnixListener, err error) {
 			continue
 		}
 		name := controlName(dir, pid)
-		if c, derr := net.DialTimeout("unix", name, controlPatience); derr == nil {
-			c.Close()
+		if nobodyAt(name) == nil {
 			return nil, errors.New("another recorder answers for it")
 		}
 		_ = os.Remove(name) // of a recorder that was killed
-		clearControl(dir)
 		if l, err = net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}); err == nil {
 			err = os.Chmod(name, 0o600)
 			return l, err
@@ -238,6 +243,10 @@ func (s *session) openControl(pids []int) {
 				})
 			}
 		})
+	}
+	if len(s.control.listeners) > 0 { // where nobody waits for it
+		dir := filepath.Dir(s.control.listeners[0].Addr().String())
+		s.control.serves.Go(func() { clearControl(dir) })
 	}
 }
 

@@ -190,12 +190,10 @@ func (s *session) writeDump(d *Dump, call uint32, copied func()) error {
 	var snap *drain.Snapshot
 	var loss losses
 	var info trace.Info
-	from, hz := uint64(0), float64(s.info.Clock.Hz)
-	if !s.foreign() {
-		hz = frequency(s.info.Clock.Hz, s.info.Clock.Pairs[0])
-	}
+	hz := s.hz()
 	now := clock.Read()
-	if d.Asked > 0 && !s.foreign() {
+	from := uint64(0)
+	if d.Asked > 0 && hz != 0 {
 		from = now.Counter - min(now.Counter, uint64(d.Asked.Seconds()*hz))
 	}
 	if !s.drain.Do(func() {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
@@ -24,19 +23,12 @@ import (
 // Live is a session while it runs. Its methods are safe for
 // concurrent use. When the session ends they return errors.
 type Live struct {
-	s  *session
-	hz func() float64
-}
-
-// newLive returns what the program that runs the session gets.
-func newLive(s *session) *Live {
-	first := s.info.Clock.Pairs[0]
-	return &Live{s, sync.OnceValue(func() float64 { return frequency(s.info.Clock.Hz, first) })}
+	s *session
 }
 
 // Hz is the frequency of the counter, for trace.Options.CounterHz: that which the session knows, or else one that is
 // measured when it is asked for first, and does not change then.
-func (l *Live) Hz() float64 { return l.hz() }
+func (l *Live) Hz() float64 { return l.s.hz() }
 
 // frequency is the counter's, if stated is 0 by how far it has come since a moment.
 func frequency(stated uint64, since trace.ClockPair) float64 {

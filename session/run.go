@@ -54,6 +54,7 @@ type session struct {
 	live      *drain.Liveness
 	in        launch.Inherited
 	info      trace.Info
+	hz        func() float64 // the counter's frequency, measured if the machine does not say it; 0: it is another machine's
 
 	log logger
 
@@ -207,7 +208,7 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	s.res.Started, s.res.Injected, s.res.Copied, s.res.Setup = true, st.Injected, st.Copied, st.Setup
 	s.res.Way = st.Way
 	if s.o.Live != nil && s.pool != nil {
-		s.o.Live(newLive(s))
+		s.o.Live(&Live{s})
 	}
 	left := s.res
 	planned := l.Memory != nil || l.Copy != nil || s.attached != nil
