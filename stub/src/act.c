@@ -30,8 +30,8 @@
 #include "source.h"
 #include "stack.h"
 #include "start.h"
-#include "thread.h"
 #include "sys.h"
+#include "thread.h"
 
 /* What is done at calls of a function: a whole table's, as a recorder that is killed while it makes another one leaves
    threads in both. */

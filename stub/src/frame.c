@@ -93,8 +93,17 @@ static int is_in(const u8 *bitmap, struct function f) { return bitmap[f.id / 8] 
 static int is_root(struct function f) { return !f.image->roots || is_in(f.image->roots, f); }
 static int is_left_out(struct function f) { return f.image->without && is_in(f.image->without, f); }
 
-/* is_hidden says whether the frame at slot leaves no events, in graph mode with options. */
+/* In graph mode with options, is_hidden says whether the frame at slot leaves no events, and is_held whether its entry is not in the
+   trace. */
 static int is_hidden(u64 slot) { return *shadow_aux(slot) >> 32 == DEPTH_HIDDEN; }
+static int is_held(u64 slot) { return !(*shadow_aux(slot) & FT_ID_EXIT); }
+
+/* note_call has the shadow at slot say what options ask of a call that begins at counter t. told: its entry is in the trace. */
+static void note_call(u64 slot, struct function f, u64 depth, u64 t, int told)
+{
+	*shadow_time(slot) = t;
+	*shadow_aux(slot) = depth << 32 | trace_id(f) | (told ? FT_ID_EXIT : 0);
+}
 
 /* write_held writes the entries of the frame at slot and those it was called from
    that the threshold held back. The outermost comes first, so the chain is turned
@@ -102,7 +111,7 @@ static int is_hidden(u64 slot) { return *shadow_aux(slot) >> 32 == DEPTH_HIDDEN;
 static void write_held(struct control *c, u64 slot)
 {
 	u64 outer = slot, inner = 0;
-	while (!top_empty(outer) && !(*shadow_aux(top_slot(outer)) & FT_ID_EXIT)) {
+	while (!top_empty(outer) && is_held(top_slot(outer))) {
 		u64 *prev = shadow_prev(top_slot(outer)), next = *prev;
 		*prev = inner;
 		inner = outer;
@@ -160,11 +169,10 @@ static void begin_call(struct control *c, u64 slot, struct function f, u32 depth
 	if (options()) {
 		if (is_left_out(f))
 			depth = DEPTH_HIDDEN;
-		*shadow_time(slot) = t;
-		*shadow_aux(slot) = (u64)depth << 32 | trace_id(f);
-		if (fentry_words.threshold || depth == DEPTH_HIDDEN)
+		int told = !fentry_words.threshold && depth != DEPTH_HIDDEN;
+		note_call(slot, f, depth, t, told);
+		if (!told)
 			return;
-		*shadow_aux(slot) |= FT_ID_EXIT;
 	}
 	put(c, t, trace_id(f));
 }
@@ -204,7 +212,7 @@ hidden int call_lasted(u64 slot, u64 t, u64 ns)
 /* keep_call writes the entry of the call at slot, and those around it, if the threshold holds them back. */
 hidden void keep_call(struct control *c, u64 slot)
 {
-	if (options() && !(*shadow_aux(slot) & FT_ID_EXIT))
+	if (options() && is_held(slot))
 		write_held(c, slot);
 }
 
@@ -214,7 +222,7 @@ static u64 end_call(struct control *c, u64 slot, struct function f, u64 t)
 {
 	if (fentry_config.mode == MODE_PROFILE)
 		return profile_end(c, slot, f, t, c->child);
-	if (options() && !(*shadow_aux(slot) & FT_ID_EXIT)) {
+	if (options() && is_held(slot)) {
 		if (!fentry_words.threshold || is_hidden(slot) || t - *shadow_time(slot) < fentry_words.threshold)
 			return 0;
 		write_held(c, slot);
@@ -254,52 +262,51 @@ hidden void replace_frame(struct control *c, u64 slot, struct function old, stru
 /* What follows does as fast paths do, with signals, and without system calls. It returns 0 where it cannot, and then has changed
    nothing. c is 0 where no fast path would find it. */
 
+/* put_at_once writes two events of now, by their ids; 0 is none. */
+static int put_at_once(struct control *c, u32 first, u32 second)
+{
+	u32 t, n = (first != 0) + (second != 0);
+	u64 *w = n ? reserve(c, n, &t) : 0;
+	if (n && !w)
+		return 0;
+	if (first)
+		store(w++, (u64)first << 32 | t);
+	if (second)
+		store(w, (u64)second << 32 | t);
+	return 1;
+}
+
 /* open_frame_at_once is open_frame now, in graph mode with options. */
 hidden int open_frame_at_once(struct control *c, u64 slot, u64 ret, struct function f)
 {
-	u32 t;
 	u64 now = counter(), depth = 1, top;
-	int begins = !fentry_words.threshold;
+	int told = !fentry_words.threshold;
 	if (!c || !options() || slot >= (top = c->top) || slot < c->lo)
 		return 0;
 	if (!top_empty(top))
 		depth += *shadow_aux(top_slot(top)) >> 32;
 	else if (load(&fentry_blocks) || !is_root(f)) /* by the thread pointer, blocks are left on the slow path: slow.c */
 		return 0;
-	if (depth > fentry_words.depth || is_left_out(f))
+	if (depth > fentry_words.depth || is_left_out(f) || !put_at_once(c, told ? trace_id(f) : 0, 0))
 		return 0;
-	if (begins) {
-		u64 *w = reserve(c, 1, &t);
-		if (!w)
-			return 0;
-		store(w, (u64)trace_id(f) << 32 | t);
-	}
 	*shadow_ret(slot) = ret;
 	*shadow_prev(slot) = top;
-	*shadow_time(slot) = now;
-	*shadow_aux(slot) = depth << 32 | trace_id(f) | (begins ? FT_ID_EXIT : 0);
+	note_call(slot, f, depth, now, told);
 	store(&c->top, slot);
 	return 1;
 }
 
-/* is_held says whether the entry of the call at slot has been held back, and is dropped if the call ends now; lasts says whether it
-   must not be dropped. */
-static int is_held(u64 slot) { return !(*shadow_aux(slot) & FT_ID_EXIT); }
+/* lasts says whether an entry that was held back must not be dropped where its call ends now. */
 static int lasts(u64 slot, u64 now) { return !fentry_words.threshold || now - *shadow_time(slot) >= fentry_words.threshold; }
 
 /* close_frame_at_once is close_frame now, of the innermost frame, in graph mode with options. */
 hidden int close_frame_at_once(struct control *c, u64 slot, struct function f)
 {
-	u32 t;
-	int held;
-	if (!c || c->top != slot || !options() || is_hidden(slot) || ((held = is_held(slot)) && lasts(slot, counter())))
+	if (!c || c->top != slot || !options() || is_hidden(slot))
 		return 0;
-	if (!held) {
-		u64 *w = reserve(c, 1, &t);
-		if (!w)
-			return 0;
-		store(w, (u64)(trace_id(f) | FT_ID_EXIT) << 32 | t);
-	}
+	int held = is_held(slot);
+	if ((held && lasts(slot, counter())) || !put_at_once(c, held ? 0 : trace_id(f) | FT_ID_EXIT, 0))
+		return 0;
 	store(&c->top, *shadow_prev(slot));
 	return 1;
 }
@@ -318,7 +325,7 @@ static int profile_replaced(struct control *c, u64 slot, struct function old, st
 /* replace_frame_at_once is replace_frame now, of the innermost frame. */
 hidden int replace_frame_at_once(struct control *c, u64 slot, struct function old, struct function f)
 {
-	u32 t, ends = 1, begins = 1;
+	int held = 0, told = 1;
 	u64 now = counter(), depth = 0;
 	if (!c || c->top != slot)
 		return 0;
@@ -328,24 +335,15 @@ hidden int replace_frame_at_once(struct control *c, u64 slot, struct function ol
 		return 0;
 	if (options()) {
 		depth = *shadow_aux(slot) >> 32;
-		ends = !is_held(slot);
-		begins = !fentry_words.threshold;
-		if (depth == DEPTH_HIDDEN || is_left_out(f) || (!ends && lasts(slot, now)))
+		held = is_held(slot);
+		told = !fentry_words.threshold;
+		if (depth == DEPTH_HIDDEN || is_left_out(f) || (held && lasts(slot, now)))
 			return 0;
 	}
-	if (ends + begins) {
-		u64 *w = reserve(c, ends + begins, &t);
-		if (!w)
-			return 0;
-		if (ends)
-			store(w++, (u64)(trace_id(old) | FT_ID_EXIT) << 32 | t);
-		if (begins)
-			store(w, (u64)trace_id(f) << 32 | t);
-	}
-	if (options()) {
-		*shadow_time(slot) = now;
-		*shadow_aux(slot) = depth << 32 | trace_id(f) | (begins ? FT_ID_EXIT : 0);
-	}
+	if (!put_at_once(c, held ? 0 : trace_id(old) | FT_ID_EXIT, told ? trace_id(f) : 0))
+		return 0;
+	if (options())
+		note_call(slot, f, depth, now, told);
 	return 1;
 }
 

@@ -107,9 +107,9 @@ hidden u64 fentry_slow_enter(u64 slot, u32 id, struct image *m, u64 ret, u64 fp)
 	struct sigset old = block();
 	struct control *c = traced_thread();
 	u64 r = ENTER_SKIP;
-	if (!CALLBACKS && !id)
+	if (!CALLBACKS && !id) {
 		r = swap_call(c, slot, ret, fp);
-	else if (fentry_config.mode == MODE_COUNT) {
+	} else if (fentry_config.mode == MODE_COUNT) {
 		count_call(c, f);
 		r = ENTER_DONE;
 	} else if (c && (fentry_config.mode != MODE_PROFILE || image_table(c, m)))

@@ -7,7 +7,6 @@
    Where a slot does not hold the return address, it is in one of the words between the slot and that of the frame inside of it: of
    all these, functions that are traced have one such word each. */
 #include "frame.h"
-#include "source.h"
 #include "stack.h"
 #include "swap.h"
 #include "sys.h"
