@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,7 +89,7 @@ func TestInstalledARM64(t *testing.T) {
 			}
 			for _, options := range []string{"", "-L *"} {
 				data := filepath.Join(t.TempDir(), "data")
-				record := append([]string{fentry, "record", "-q", "--emulator", strings.Join(emulator, " "), "-o", data}, strings.Fields(options)...)
+				record := slices.Concat([]string{fentry, "record", "-q", "-o", data}, emulatorOptions(emulator), strings.Fields(options))
 				sameBehaviour(t, want, p.run(t, file, record...))
 				if d, err := decode(data); err != nil {
 					t.Errorf("%s: trace: %v", options, err)

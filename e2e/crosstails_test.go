@@ -22,11 +22,9 @@ func TestCrossTails(t *testing.T) {
 			run(t, command{argv: slices.Concat(gcc, []string{"-rdynamic", "-o", program, src + "main.c", lib, "-Wl,-rpath,$ORIGIN"})}).mustSucceed(t)
 			for _, options := range []string{"", "--libcalls", "-T function", "-T profile", "-T count", "--clock none", "-D 50", "-t 1ns"} {
 				data := filepath.Join(t.TempDir(), "data")
-				argv := slices.Concat([]string{fentry, "record", "--overhead", "no", "-L", "libtails", "-o", data}, strings.Fields(options))
-				if len(on.emulator) > 0 {
-					argv = append(argv, "--emulator", strings.Join(on.emulator, " "))
-				}
-				said := run(t, command{argv: append(argv, program)}).mustSucceed(t)
+				argv := slices.Concat([]string{fentry, "record", "--overhead", "no", "-L", "libtails", "-o", data}, strings.Fields(options),
+					emulatorOptions(on.emulator), []string{program})
+				said := run(t, command{argv: argv}).mustSucceed(t)
 				if options == "-t 1ns" {
 					continue // many take less
 				}

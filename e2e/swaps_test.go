@@ -59,11 +59,8 @@ func makeSwaps(t *testing.T, k kind, where string) *swapsProgram {
 func (p *swapsProgram) record(t *testing.T, options string) (leaf, nested int) {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "data")
-	argv := append([]string{fentry, "record", "--overhead", "no", "-o", data}, strings.Fields(options)...)
-	if len(p.emulator) > 0 {
-		argv = append(argv, "--emulator", strings.Join(p.emulator, " "))
-	}
-	sameBehaviour(t, p.untraced, run(t, command{argv: append(argv, p.path)}))
+	argv := slices.Concat([]string{fentry, "record", "--overhead", "no", "-o", data}, strings.Fields(options), emulatorOptions(p.emulator), []string{p.path})
+	sameBehaviour(t, p.untraced, run(t, command{argv: argv}))
 	return calls(t, data, "leaf"), calls(t, data, "nested")
 }
 

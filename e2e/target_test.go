@@ -64,13 +64,21 @@ func (k kind) command(argv ...string) []string {
 	return append(append([]string(nil), k.emulation()...), argv...)
 }
 
+// emulatorOptions have fentry record run programs by an emulator; none, if that is none.
+func emulatorOptions(emulator []string) []string {
+	if len(emulator) == 0 {
+		return nil
+	}
+	return []string{"--emulator", strings.Join(emulator, " ")}
+}
+
 // recordOptions are what fentry record has to be told of the machine: nothing, where it finds by itself what to do.
 func (k kind) recordOptions() (options []string) {
 	if k.plain { // all calls are to be there
 		options = append(options, "--overhead", "no")
 	}
 	if k.cpu != "" {
-		options = append(options, "--emulator", strings.Join(k.emulation(), " "))
+		options = append(options, emulatorOptions(k.emulation())...)
 	}
 	return options
 }
