@@ -6,6 +6,7 @@ import (
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/record/golang"
+	"github.com/fentry-dev/fentry/record/moves"
 )
 
 // What a Go function has elsewhere, in this order: its runs of moved instructions, each with its events and the jump back;
@@ -22,7 +23,7 @@ type goCode struct {
 	m      goMachine
 	fn     int // its place in Plan.Functions
 	f      *golang.Func
-	moves  *golang.Moves
+	moves  *moves.Moves
 	id     uint32
 	at     uint64         // its address
 	runs   []int          // where the runs are
@@ -100,8 +101,8 @@ type goRoutines struct {
 }
 
 // layGo lays out the code of a function.
-func layGo(m goMachine, code []byte, f *golang.Func, moves *golang.Moves, id uint32) (*goCode, error) {
-	c := &goCode{m: m, f: f, moves: moves, id: id, copies: map[uint64]int{}}
+func layGo(m goMachine, code []byte, f *golang.Func, plan *moves.Moves, id uint32) (*goCode, error) {
+	c := &goCode{m: m, f: f, moves: plan, id: id, copies: map[uint64]int{}}
 	shape := m.goShape()
 	at := 0
 	put := func(n int, pc uint64, mode partMode) {
@@ -110,12 +111,12 @@ func layGo(m goMachine, code []byte, f *golang.Func, moves *golang.Moves, id uin
 		}
 		at += n
 	}
-	for i := range moves.Runs {
-		r := &moves.Runs[i]
+	for i := range plan.Runs {
+		r := &plan.Runs[i]
 		c.runs = append(c.runs, at)
 		events := r.Events
 		if only := golang.Only(f.Name); only != golang.BothEnds {
-			events = slices.DeleteFunc(slices.Clone(events), func(e golang.Event) bool { return e.Exit != (only == golang.OnlyExits) })
+			events = slices.DeleteFunc(slices.Clone(events), func(e moves.Event) bool { return e.Exit != (only == golang.OnlyExits) })
 		}
 		event := func(exit bool, pc uint64) {
 			c.events = append(c.events, goEvent{at: at, exit: exit, pc: pc})

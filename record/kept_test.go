@@ -10,7 +10,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/cost"
-	"github.com/fentry-dev/fentry/record/golang"
+	"github.com/fentry-dev/fentry/record/moves"
 )
 
 // filled is a site each of whose fields has a value of its own.
@@ -31,7 +31,7 @@ func filled(t testing.TB, f *elfio.File) Site {
 			x.SetString(v.Type().Field(i).Name)
 		default:
 			switch p := x.Addr().Interface().(type) {
-			case **golang.Moves: // sites that have them are not kept
+			case **moves.Moves: // sites that have them are not kept
 			case *[]string:
 				*p = []string{"b", "", "c"}
 			case *[]uint64:

@@ -3,7 +3,7 @@ package record
 import (
 	"fmt"
 
-	"github.com/fentry-dev/fentry/record/golang"
+	"github.com/fentry-dev/fentry/record/moves"
 	"github.com/fentry-dev/fentry/symbol"
 )
 
@@ -41,7 +41,7 @@ type Site struct {
 	Calls []uint64
 
 	// Of KindGo: all that is rewritten of the function, which is in several places. Addr is Func, and Len is 0.
-	Moves *golang.Moves
+	Moves *moves.Moves
 
 	// Own: of KindGo, and of functions of Go's that are not traced: of package main or of the main module. Patterns name
 	// them by [Own].

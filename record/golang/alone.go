@@ -1,5 +1,7 @@
 package golang
 
+import "github.com/fentry-dev/fentry/record/moves"
+
 // Functions whose moved code the runtime does not know.
 //
 // To the runtime the moved code is nobody's. It never stops a goroutine there, and does not move its stack; a fault there, or
@@ -9,23 +11,24 @@ package golang
 // wait for it. Of a loop that calls another function nobody could say when it is stopped.
 
 // alone is moves for an image whose runtime cannot be told of moved code.
-func (b *body) alone() (Moves, Reason) {
-	if b.checkEnd() == 0 {
-		return Moves{}, Unchecked
+func (b *body) alone() (moves.Moves, Reason) {
+	if b.Head == 0 {
+		return moves.Moves{}, Unchecked
 	}
-	b.strict = true
-	m, r := b.plan(false)
+	b.Stay = b.mayFault
+	m, why := b.Plan(false)
+	r := planned[why]
 	if r == NoRoom || r == "" && b.goesRound(&m) {
 		r = NeedsModule
 	}
 	if r != "" {
-		return Moves{}, r
+		return moves.Moves{}, r
 	}
 	return m, ""
 }
 
 // goesRound reports whether a branch leads from moved code back to moved code.
-func (b *body) goesRound(m *Moves) bool {
+func (b *body) goesRound(m *moves.Moves) bool {
 	moved := func(pc uint64) bool {
 		for i := range m.Runs {
 			if r := &m.Runs[i]; pc-r.Addr < uint64(r.Len) {
@@ -34,8 +37,8 @@ func (b *body) goesRound(m *Moves) bool {
 		}
 		return false
 	}
-	for i := range b.ins {
-		if x := &b.ins[i]; x.target >= 0 && x.target <= i && moved(x.pc) && moved(b.ins[x.target].pc) {
+	for i := range b.Ins {
+		if x := &b.Ins[i]; x.To >= 0 && x.To <= i && moved(x.PC) && moved(b.Ins[x.To].PC) {
 			return true
 		}
 	}
@@ -45,5 +48,5 @@ func (b *body) goesRound(m *Moves) bool {
 // mayFault reports whether an instruction can fault: r14 is the goroutine.
 func (b *body) mayFault(i int) bool {
 	const r14 = 14
-	return b.ins[i].MayFault(b.raw(i), func(base int) bool { return base == r14 })
+	return b.Ins[i].MayFault(b.Raw(i), func(base int) bool { return base == r14 })
 }

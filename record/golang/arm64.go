@@ -2,6 +2,7 @@ package golang
 
 import (
 	"github.com/fentry-dev/fentry/arch/arm64"
+	"github.com/fentry-dev/fentry/record/moves"
 )
 
 // AArch64.
@@ -22,27 +23,27 @@ type arm64Body struct {
 func (b *arm64Body) pc(i int) uint64 { return b.f.Entry + uint64(i)*arm64.InstLen }
 
 // arm64Site returns how a function is traced.
-func (im *Image) arm64Site(f *Func) (Moves, Reason) {
+func (im *Image) arm64Site(f *Func) (moves.Moves, Reason) {
 	b, r := im.arm64Body(f)
 	if r != "" {
-		return Moves{}, r
+		return moves.Moves{}, r
 	}
 	entry := b.checkEnd()
 	if r := b.entryReason(entry); r != "" {
-		return Moves{}, r
+		return moves.Moves{}, r
 	}
-	var m Moves
+	var m moves.Moves
 	for i := range b.ins {
 		exit, r := b.exit(im, i)
 		if r != "" {
-			return Moves{}, r
+			return moves.Moves{}, r
 		}
-		run := Run{Addr: b.pc(i), Len: arm64.InstLen, Room: arm64.InstLen}
+		run := moves.Run{Addr: b.pc(i), Len: arm64.InstLen, Room: arm64.InstLen}
 		if i == entry {
-			run.Events = append(run.Events, Event{})
+			run.Events = append(run.Events, moves.Event{})
 		}
 		if exit {
-			run.Events = append(run.Events, Event{Exit: true})
+			run.Events = append(run.Events, moves.Event{Exit: true})
 		}
 		if run.Events != nil {
 			m.Runs = append(m.Runs, run)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/testtool"
+	"github.com/fentry-dev/fentry/record/moves"
 )
 
 // unknown returns a stripped program that says that a version of Go has linked it that is not known.
@@ -59,7 +60,7 @@ func TestDerived(t *testing.T) {
 }
 
 // checkAlone has another decoder say that no instruction that moves can fault.
-func checkAlone(t *testing.T, im *Image, f *Func, m *Moves) {
+func checkAlone(t *testing.T, im *Image, f *Func, m *moves.Moves) {
 	t.Helper()
 	code, err := im.Code(f)
 	if err != nil {

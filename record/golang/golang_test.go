@@ -19,6 +19,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/testtool"
+	"github.com/fentry-dev/fentry/record/moves"
 )
 
 // build builds a static program for x86-64.
@@ -80,7 +81,7 @@ func TestCoverage(t *testing.T) {
 
 // checkMoves holds the plan for a function against its code: every end has an event, the entry has one, nothing is
 // rewritten twice, and nothing that must stay moves.
-func checkMoves(t *testing.T, im *Image, f *Func, m *Moves) {
+func checkMoves(t *testing.T, im *Image, f *Func, m *moves.Moves) {
 	t.Helper()
 	events := checkRuns(t, f, m)
 	if im.machine == elf.EM_AARCH64 {
@@ -91,18 +92,18 @@ func checkMoves(t *testing.T, im *Image, f *Func, m *Moves) {
 	if r != "" {
 		t.Fatalf("%s: %s", f.Name, r)
 	}
-	_, without := b.plan(false)
-	full := without == NoRoom // so calls may move
-	for i := range b.ins {
-		x := &b.ins[i]
-		if x.exit != events[x.pc] {
-			t.Errorf("%s: end at %#x: recorded is %v", f.Name, x.pc, events[x.pc])
+	_, without := b.Plan(false)
+	full := without == moves.NoRoom // so calls may move
+	for i := range b.Ins {
+		x := &b.Ins[i]
+		if x.Exit != events[x.PC] {
+			t.Errorf("%s: end at %#x: recorded is %v", f.Name, x.PC, events[x.PC])
 		}
-		k := slices.IndexFunc(m.Runs, func(r Run) bool { return r.Addr <= x.pc && x.pc < r.Addr+uint64(r.Len) })
-		inside := k >= 0 && x.pc != m.Runs[k].Addr
-		moved := k >= 0 && isCall(x.Op)
-		if inside && (x.fixed || x.back && !full) || moved && !full {
-			t.Errorf("%s: the instruction at %#x moves", f.Name, x.pc)
+		k := slices.IndexFunc(m.Runs, func(r moves.Run) bool { return r.Addr <= x.PC && x.PC < r.Addr+uint64(r.Len) })
+		inside := k >= 0 && x.PC != m.Runs[k].Addr
+		moved := k >= 0 && moves.IsCall(x.Op)
+		if inside && (x.Fixed || x.Back && !full) || moved && !full {
+			t.Errorf("%s: the instruction at %#x moves", f.Name, x.PC)
 		}
 	}
 }
@@ -138,7 +139,7 @@ func checkMovesARM64(t *testing.T, im *Image, f *Func, events map[uint64]bool) {
 }
 
 // checkRuns returns where the ends are that are recorded.
-func checkRuns(t *testing.T, f *Func, m *Moves) map[uint64]bool {
+func checkRuns(t *testing.T, f *Func, m *moves.Moves) map[uint64]bool {
 	t.Helper()
 	events, entries := map[uint64]bool{}, 0
 	last := uint64(0)

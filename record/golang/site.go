@@ -3,6 +3,8 @@ package golang
 import (
 	"debug/elf"
 	"strings"
+
+	"github.com/fentry-dev/fentry/record/moves"
 )
 
 // Reason says why a function is not traced.
@@ -26,42 +28,13 @@ const (
 	Unchecked       Reason = "go-unchecked"
 )
 
-// Moves are how a function is traced: the instructions that go elsewhere, and branches of those that stay.
-type Moves struct {
-	Runs     []Run // by address
-	Branches []Branch
-}
-
-// A Run is whole instructions that go elsewhere.
-type Run struct {
-	Addr   uint64
-	Len    int    // bytes of the instructions
-	Room   int    // bytes that may be rewritten: Len, or with padding 5
-	Via    uint64 // where there is no room for a long jump: place for it, in another run; 0: there is, or nothing comes here
-	Events []Event
-}
-
-// An Event is recorded before the instruction at an offset of its run, or behind all.
-type Event struct {
-	At   int
-	Exit bool
-}
-
-// A Branch is rewritten to go where an instruction is now that has moved.
-type Branch struct {
-	Addr uint64
-	Len  int
-	To   uint64 // where the instruction was
-	Via  uint64 // of a short branch: place for a long jump
-}
-
 // Options say which functions are looked at.
 type Options struct {
 	Runtime bool // the runtime's own, too
 }
 
 // Site returns how a function is traced, or why it is not.
-func (im *Image) Site(f *Func, o Options) (Moves, Reason) {
+func (im *Image) Site(f *Func, o Options) (moves.Moves, Reason) {
 	r := f.reason(o)
 	if r == "" && !im.Version.Module() {
 		switch {
@@ -75,22 +48,29 @@ func (im *Image) Site(f *Func, o Options) (Moves, Reason) {
 		r = im.runtimeReason(f)
 	}
 	if r != "" {
-		return Moves{}, r
+		return moves.Moves{}, r
 	}
 	if im.machine == elf.EM_AARCH64 {
 		return im.arm64Site(f)
 	}
 	b, r := im.body(f)
 	if r != "" {
-		return Moves{}, r
+		return moves.Moves{}, r
 	}
 	if b.isWrapper() {
-		return Moves{}, Wrapper
+		return moves.Moves{}, Wrapper
 	}
 	if !im.Version.Module() {
 		return b.alone()
 	}
-	return b.moves()
+	m, why := b.Plan(true)
+	return m, planned[why]
+}
+
+// planned are the reasons of package moves, as they are called here.
+var planned = map[moves.Reason]Reason{
+	moves.NoRoom: NoRoom, moves.ConditionalExit: ConditionalExit, moves.ScratchExit: ScratchExit,
+	moves.LoopAtEntry: LoopAtEntry, moves.Undecodable: Undecodable,
 }
 
 // reason is that of a function as a whole.

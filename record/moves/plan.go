@@ -1,4 +1,4 @@
-package golang
+package moves
 
 import (
 	"cmp"
@@ -8,17 +8,15 @@ import (
 	"github.com/fentry-dev/fentry/arch/amd64"
 )
 
-// Moves.
+// Plans.
 //
 // A jump to where an instruction has gone takes five bytes, and most returns have less: pop %rbp; ret. So the
 // instructions before them move, too, as far as nothing comes to them by a branch. Where that is not enough there is a
 // jump of two bytes, to one of five in bytes that another move of the function has made free; if need be, some
-// instructions move for nothing else. Such a place must look to the runtime like the instruction that jumps there: the
-// same distance of the stack pointer, and the same answer to whether the goroutine may be stopped, because it can be
-// asked there. Padding is no such place, as no function has it.
+// instructions move for nothing else. Such a place must look to who asks about it like the instruction that jumps there,
+// see Body.Alike. Padding is no such place, as no function has it.
 //
-// Calls move only where there is no other room, as in func main() { run() }: backtraces have an address elsewhere then,
-// which the program's runtime knows and debuggers do not.
+// Calls move only where there is no other room, as in func main() { run() }, and if what they return to may be elsewhere.
 //
 // A return of one byte that only branches go to, which is rare, has those branches rewritten.
 
@@ -36,7 +34,7 @@ type run struct {
 
 // planner plans the moves of one function.
 type planner struct {
-	*body
+	*Body
 	calls   bool // they move, too
 	entry   int  // before which instruction the entry is recorded
 	runs    []run
@@ -52,28 +50,28 @@ type place struct {
 	size int
 }
 
-// moves plans how a function is traced.
-func (b *body) moves() (Moves, Reason) {
+// Plan plans how a function is traced. calls: they move where there is no other room.
+func (b *Body) Plan(calls bool) (Moves, Reason) {
 	m, r := b.plan(false)
-	if r == NoRoom {
+	if r == NoRoom && calls {
 		m, r = b.plan(true)
 	}
 	return m, r
 }
 
 // plan plans it with calls where they are, or not.
-func (b *body) plan(calls bool) (Moves, Reason) {
-	p := &planner{body: b, calls: calls, aimed: map[int]bool{}, jumps: map[uint64]uint64{}, sources: map[int][]int{}}
-	for i := range b.ins {
-		if t := b.ins[i].target; t >= 0 {
+func (b *Body) plan(calls bool) (Moves, Reason) {
+	p := &planner{Body: b, calls: calls, aimed: map[int]bool{}, jumps: map[uint64]uint64{}, sources: map[int][]int{}}
+	for i := range b.Ins {
+		if t := b.Ins[i].To; t >= 0 {
 			p.sources[t] = append(p.sources[t], i)
 		}
 	}
 	if r := p.atEntry(); r != "" {
 		return Moves{}, r
 	}
-	for i := range b.ins {
-		if b.ins[i].exit {
+	for i := range b.Ins {
+		if b.Ins[i].Exit {
 			if r := p.atExit(i); r != "" {
 				return Moves{}, r
 			}
@@ -86,11 +84,11 @@ func (b *body) plan(calls bool) (Moves, Reason) {
 }
 
 // stays reports whether an instruction cannot be inside a run: something comes to it.
-func (p *planner) stays(i int) bool { return p.ins[i].leader || p.ins[i].back && !p.calls }
+func (p *planner) stays(i int) bool { return p.Ins[i].Leader || p.Ins[i].Back && !p.calls }
 
 // movable reports whether an instruction can go elsewhere.
 func (p *planner) movable(i int) bool {
-	return p.ins[i].movable(p.calls) && !(p.strict && p.mayFault(i))
+	return p.Ins[i].movable(p.calls) && !p.Stay(i)
 }
 
 // bytes returns how many bytes instructions have; with those of padding behind the last one of the function, as far as
@@ -98,17 +96,17 @@ func (p *planner) movable(i int) bool {
 func (p *planner) bytes(from, to int) int {
 	n := 0
 	for i := from; i < to; i++ {
-		n += p.ins[i].Len
+		n += p.Ins[i].Len
 	}
-	if to == len(p.ins) && n < jumpLen {
-		n = min(jumpLen, n+p.pad)
+	if to == len(p.Ins) && n < jumpLen {
+		n = min(jumpLen, n+p.Pad)
 	}
 	return n
 }
 
-// atEntry moves the check for room on the stack or, where there is none, the first instructions.
+// atEntry moves the head or, where there is none, the first instructions.
 func (p *planner) atEntry() Reason {
-	if n := p.checkEnd(); n > 0 {
+	if n := p.Head; n > 0 {
 		p.entry = n
 		p.runs = append(p.runs, run{0, n, p.bytes(0, n)})
 		return ""
@@ -117,12 +115,12 @@ func (p *planner) atEntry() Reason {
 		return LoopAtEntry
 	}
 	n := 0
-	for n < len(p.ins) && p.bytes(0, n) < jumpLen {
-		x := &p.ins[n]
+	for n < len(p.Ins) && p.bytes(0, n) < jumpLen {
+		x := &p.Ins[n]
 		if n > 0 && p.stays(n) || !p.movable(n) {
 			break
 		}
-		if n++; x.ends() {
+		if n++; x.Ends() {
 			break
 		}
 	}
@@ -136,7 +134,7 @@ func (p *planner) atEntry() Reason {
 // back extends what moves in front of instruction i, from instruction from on, until there is room for a jump.
 func (p *planner) back(from, i int) int {
 	for from > 0 && p.bytes(from, i+1) < jumpLen && !p.stays(from) {
-		if !p.movable(from-1) || p.ins[from-1].ends() {
+		if !p.movable(from-1) || p.Ins[from-1].Ends() {
 			break
 		}
 		from--
@@ -146,23 +144,23 @@ func (p *planner) back(from, i int) int {
 
 // atExit moves an instruction by which the function ends.
 func (p *planner) atExit(i int) Reason {
-	x := &p.ins[i]
+	x := &p.Ins[i]
 	if x.Op != amd64.Ret && x.Op != amd64.Jmp && x.Op != amd64.JmpInd {
 		return ConditionalExit
 	}
-	if x.Op == amd64.JmpInd && usesScratch(p.raw(i), x.Inst) {
+	if x.Op == amd64.JmpInd && p.usesScratch(i) {
 		return ScratchExit
 	}
-	if p.strict && p.mayFault(i) {
+	if p.Stay(i) {
 		return NoRoom
 	}
 	from := p.back(i, i)
 	if p.bytes(from, i+1) < shortLen {
-		if p.ins[from].fixed || p.ins[from].back {
+		if p.Ins[from].Fixed || p.Ins[from].Back {
 			return NoRoom
 		}
 		p.aimed[from] = true
-		if q := &p.ins[max(from-1, 0)]; from > 0 && !q.ends() {
+		if q := &p.Ins[max(from-1, 0)]; from > 0 && !q.Ends() {
 			if !p.movable(from - 1) {
 				return NoRoom
 			}
@@ -174,13 +172,13 @@ func (p *planner) atExit(i int) Reason {
 }
 
 // usesScratch reports whether an indirect jump goes by a register that recording changes.
-func usesScratch(raw []byte, in amd64.Inst) bool {
-	const r12, r13, r15 = 12, 13, 15
+func (p *planner) usesScratch(i int) bool {
+	in := &p.Ins[i]
 	base := int(in.ModRM&7) | int(in.REX&1)<<3
-	if m, ok := in.Memory(raw); ok {
+	if m, ok := in.Memory(p.Raw(i)); ok {
 		base = m.Base
 	}
-	return in.PCRel == amd64.PCRelNone && (base == r12 || base == r13 || base == r15)
+	return in.PCRel == amd64.PCRelNone && base >= 0 && p.Scratch>>base&1 != 0
 }
 
 // merge makes one of runs that overlap. What branches go to inside one has to be reached where it has gone.
@@ -198,10 +196,10 @@ func (p *planner) merge() Reason {
 	p.runs = out
 	for _, r := range p.runs {
 		for i := r.from + 1; i < r.to; i++ {
-			if p.ins[i].fixed || p.ins[i].back && !p.calls {
+			if p.Ins[i].Fixed || p.Ins[i].Back && !p.calls {
 				return NoRoom
 			}
-			if p.ins[i].leader {
+			if p.Ins[i].Leader {
 				p.aimed[i] = true
 			}
 		}
@@ -215,8 +213,8 @@ func (p *planner) leave(r run) {
 	if r.room < jumpLen {
 		return
 	}
-	from := p.ins[r.from].pc + jumpLen
-	if end := p.ins[r.to-1].end(); end >= from+jumpLen {
+	from := p.Ins[r.from].PC + jumpLen
+	if end := p.Ins[r.to-1].End(); end >= from+jumpLen {
 		p.free = append(p.free, place{from, int(end - from)})
 	}
 }
@@ -229,7 +227,7 @@ func (p *planner) moving(i int) bool {
 func (p *planner) finish() (Moves, Reason) {
 	for i := 0; i < len(p.runs); i++ { // there can become more
 		if r := p.runs[i]; r.room < jumpLen && !p.aimed[r.from] || r.room >= shortLen && r.room < jumpLen {
-			if !p.detour(p.ins[r.from].pc) {
+			if !p.detour(p.Ins[r.from].PC) {
 				return Moves{}, NoRoom
 			}
 		}
@@ -237,19 +235,19 @@ func (p *planner) finish() (Moves, Reason) {
 	var branches []Branch
 	for _, to := range slices.Sorted(maps.Keys(p.aimed)) {
 		for _, i := range p.sources[to] {
-			x := &p.ins[i]
+			x := &p.Ins[i]
 			if p.moving(i) {
 				continue
 			}
-			if x.Len == shortLen && !p.detour(x.pc) || x.PCSize != 4 && x.Len != shortLen {
+			if x.Len == shortLen && !p.detour(x.PC) || x.PCSize != 4 && x.Len != shortLen {
 				return Moves{}, NoRoom
 			}
-			branches = append(branches, Branch{Addr: x.pc, Len: x.Len, To: p.ins[to].pc, Via: p.jumps[x.pc]})
+			branches = append(branches, Branch{Addr: x.PC, Len: x.Len, To: p.Ins[to].PC, Via: p.jumps[x.PC]})
 		}
 	}
 	// A branch that has moved since, to make a place for another one, is rewritten with its surroundings.
 	branches = slices.DeleteFunc(branches, func(b Branch) bool {
-		return p.moving(slices.IndexFunc(p.ins, func(x instruction) bool { return x.pc == b.Addr }))
+		return p.moving(slices.IndexFunc(p.Ins, func(x Instruction) bool { return x.PC == b.Addr }))
 	})
 	slices.SortFunc(p.runs, func(a, b run) int { return cmp.Compare(a.from, b.from) })
 	out := Moves{Branches: branches}
@@ -268,14 +266,14 @@ func (p *planner) detour(at uint64) bool {
 			return true
 		}
 	}
-	for i := range p.ins {
-		if d := int64(p.ins[i].pc - at); d < -shortReach || d > shortReach {
+	for i := range p.Ins {
+		if d := int64(p.Ins[i].PC - at); d < -shortReach || d > shortReach {
 			continue
 		}
 		n := p.host(i)
-		if addr := p.ins[i].pc + jumpLen; n > 0 && p.alike(at, addr) {
+		if addr := p.Ins[i].PC + jumpLen; n > 0 && p.alike(at, addr) {
 			p.runs = append(p.runs, run{i, i + n, p.bytes(i, i+n)})
-			end := p.ins[i+n-1].end()
+			end := p.Ins[i+n-1].End()
 			p.jumps[at] = addr
 			p.free = append(p.free, place{addr + jumpLen, int(end - addr - jumpLen)})
 			return true
@@ -290,20 +288,20 @@ const shortReach = 127
 // alike reports whether a short jump at an address reaches another one, and the runtime sees no difference.
 func (p *planner) alike(from, to uint64) bool {
 	d := int64(to - from - shortLen)
-	return d >= -shortReach-1 && d <= shortReach && p.sp.At(from) == p.sp.At(to) && p.unsafe.At(from) == p.unsafe.At(to)
+	return d >= -shortReach-1 && d <= shortReach && p.Alike(from, to)
 }
 
 // host returns how many instructions from the i-th on can move to make room for two jumps, 0: they cannot.
 func (p *planner) host(i int) int {
-	for n := 0; i+n < len(p.ins); n++ {
-		x := &p.ins[i+n]
-		if n > 0 && p.stays(i+n) || !p.movable(i+n) || x.exit || p.moving(i+n) {
+	for n := 0; i+n < len(p.Ins); n++ {
+		x := &p.Ins[i+n]
+		if n > 0 && p.stays(i+n) || !p.movable(i+n) || x.Exit || p.moving(i+n) {
 			return 0
 		}
-		if x.end()-p.ins[i].pc >= 2*jumpLen {
+		if x.End()-p.Ins[i].PC >= 2*jumpLen {
 			return n + 1
 		}
-		if x.ends() {
+		if x.Ends() {
 			return 0
 		}
 	}
@@ -312,15 +310,15 @@ func (p *planner) host(i int) int {
 
 // describe makes the description of a run.
 func (p *planner) describe(r run) Run {
-	first := p.ins[r.from].pc
-	out := Run{Addr: first, Len: int(p.ins[r.to-1].end() - first), Room: r.room, Via: p.jumps[first]}
+	first := p.Ins[r.from].PC
+	out := Run{Addr: first, Len: int(p.Ins[r.to-1].End() - first), Room: r.room, Via: p.jumps[first]}
 	for i := r.from; i < r.to; i++ {
-		x := &p.ins[i]
-		at := int(x.pc - first)
+		x := &p.Ins[i]
+		at := int(x.PC - first)
 		if r.from == 0 && i == p.entry {
 			out.Events = append(out.Events, Event{At: at})
 		}
-		if x.exit {
+		if x.Exit {
 			out.Events = append(out.Events, Event{At: at, Exit: true})
 		}
 	}
