@@ -19,15 +19,15 @@ func (amd64Machine) appendGoRare(dst []byte, event uint64, e *arch.GoEvent) ([]b
 	return amd64.AppendGoRare(dst, event, e)
 }
 
-func (amd64Machine) goInst(code []byte, _ uint64) (goInst, error) {
+func (amd64Machine) movedInst(code []byte, _ uint64) (movedInst, error) {
 	in, err := amd64.Decode(code)
 	if err != nil {
-		return goInst{}, err
+		return movedInst{}, err
 	}
-	return goInst{n: in.Len, moved: amd64.RelocatedLen(in)}, nil
+	return movedInst{n: in.Len, moved: amd64.RelocatedLen(in)}, nil
 }
 
-func (amd64Machine) appendGoInst(dst, code []byte, at, to uint64, copied func(uint64) (uint64, bool)) ([]byte, error) {
+func (amd64Machine) appendMovedInst(dst, code []byte, at, to uint64, copied func(uint64) (uint64, bool)) ([]byte, error) {
 	in, err := amd64.Decode(code)
 	if err != nil {
 		return dst, err
@@ -39,16 +39,22 @@ func (amd64Machine) appendGoInst(dst, code []byte, at, to uint64, copied func(ui
 	return amd64.Retarget(dst, in, code, to, target)
 }
 
-func (amd64Machine) goContinues(code []byte) bool { return amd64.Continues(code) }
+func (amd64Machine) continues(code []byte) bool { return amd64.Continues(code) }
 
-func (amd64Machine) appendGoJump(dst []byte, from, to uint64) ([]byte, error) {
+func (amd64Machine) appendMovedJump(dst []byte, from, to uint64) ([]byte, error) {
 	return amd64.AppendJump(dst, from, to)
 }
 
-func (amd64Machine) goJumpLen() int { return amd64.JumpLen }
+func (amd64Machine) movedJumpLen() int { return amd64.JumpLen }
 
-// goReaches: what cannot be reached is an error.
-func (amd64Machine) goReaches(_, _ uint64) bool { return true }
+// movedReaches: what cannot be reached is an error.
+func (amd64Machine) movedReaches(_, _ uint64) bool { return true }
+
+func (amd64Machine) placeEventLen() int { return amd64.PlaceEventLen }
+
+func (amd64Machine) appendPlaceEvent(dst []byte, at uint64, e *arch.PlaceEvent) ([]byte, error) {
+	return amd64.AppendPlaceEvent(dst, at, e)
+}
 
 func (amd64Machine) goMost() int { return math.MaxInt32 }
 
@@ -75,13 +81,13 @@ func (amd64Machine) placeStart(*layout) {}
 
 func (amd64Machine) goFill() []byte { return []byte{0xcc} }
 
-// goWindows are what is rewritten of a function where it was.
-func (amd64Machine) goWindows(c *goCode, code []byte) ([]goWindow, error) {
-	var out []goWindow
+// movedWindows are what is rewritten of a function where it was.
+func (amd64Machine) movedWindows(c *movedCode, code []byte) ([]movedWindow, error) {
+	var out []movedWindow
 	var far []amd64Jump
 	for i := range c.moves.Runs {
 		r, to := &c.moves.Runs[i], c.at+uint64(c.runs[i])
-		w := goWindow{addr: r.Addr, new: make([]byte, max(r.Len, min(r.Room, amd64.JumpLen)))}
+		w := movedWindow{addr: r.Addr, new: make([]byte, max(r.Len, min(r.Room, amd64.JumpLen)))}
 		for k := range w.new {
 			w.new[k] = 0xcc
 		}
@@ -91,33 +97,35 @@ func (amd64Machine) goWindows(c *goCode, code []byte) ([]goWindow, error) {
 		case r.Via != 0:
 			b, err := amd64.AppendJumpShort(w.new[:0], r.Addr, r.Via)
 			if err != nil || len(b) > len(w.new) {
-				return nil, fmt.Errorf("%s: site %#x: %v", c.f.Name, r.Addr, err)
+				return nil, fmt.Errorf("%s: site %#x: %v", c.name, r.Addr, err)
 			}
-			far = append(far, amd64Jump{r.Via, to})
+			if !r.Outside {
+				far = append(far, amd64Jump{r.Via, to})
+			}
 		default:
 			continue // nothing comes here any more
 		}
 		out = append(out, w)
 	}
 	for _, b := range c.moves.Branches {
-		raw := code[b.Addr-c.f.Entry:][:b.Len]
+		raw := code[b.Addr-c.entry:][:b.Len]
 		in, err := amd64.Decode(raw)
 		if err != nil {
-			return nil, fmt.Errorf("%s: branch %#x: %w", c.f.Name, b.Addr, err)
+			return nil, fmt.Errorf("%s: branch %#x: %w", c.name, b.Addr, err)
 		}
 		to := c.at + uint64(c.copies[b.To])
-		w := goWindow{addr: b.Addr}
+		w := movedWindow{addr: b.Addr}
 		if b.Via != 0 {
 			w.new = []byte{raw[0], byte(b.Via - b.Addr - amd64.JumpShortLen)}
 			far = append(far, amd64Jump{b.Via, to})
 		} else if w.new, err = amd64.Retarget(nil, in, raw, b.Addr, to); err != nil {
-			return nil, fmt.Errorf("%s: branch %#x: %w", c.f.Name, b.Addr, err)
+			return nil, fmt.Errorf("%s: branch %#x: %w", c.name, b.Addr, err)
 		}
 		out = append(out, w)
 	}
 	for _, j := range far {
 		if err := j.write(out); err != nil {
-			return nil, fmt.Errorf("%s: %w", c.f.Name, err)
+			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
 	return out, nil
@@ -126,7 +134,7 @@ func (amd64Machine) goWindows(c *goCode, code []byte) ([]goWindow, error) {
 // An amd64Jump is a jump of five bytes that one of the windows has.
 type amd64Jump struct{ from, to uint64 }
 
-func (j amd64Jump) write(windows []goWindow) error {
+func (j amd64Jump) write(windows []movedWindow) error {
 	for i := range windows {
 		w := &windows[i]
 		if o := j.from - w.addr; o < uint64(len(w.new)) && len(w.new)-int(o) >= amd64.JumpLen {
@@ -137,15 +145,15 @@ func (j amd64Jump) write(windows []goWindow) error {
 	return internalf("no room for a jump at %#x", j.from)
 }
 
-func (m amd64Machine) goReturns(c *goCode, code []byte) (all []arch.GoReturn, ok bool) {
+func (m amd64Machine) movedReturns(c *movedCode, code []byte) (all []arch.GoReturn, ok bool) {
 	if len(c.moves.Branches) > 0 {
 		return nil, false
 	}
 	inside, targets := map[uint64]bool{}, []uint64(nil)
 	for i := range c.moves.Runs {
 		r := &c.moves.Runs[i]
-		src := code[r.Addr-c.f.Entry:][:r.Len]
-		if r.Via != 0 || r.Room < amd64.JumpLen || m.calls(src) {
+		src := code[r.Addr-c.entry:][:r.Len]
+		if !r.Outside && (r.Via != 0 || r.Room < amd64.JumpLen) || m.calls(src) {
 			return nil, false
 		}
 		for o := 0; o < r.Len; {

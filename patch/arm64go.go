@@ -17,20 +17,20 @@ func (arm64Machine) appendGoRare(dst []byte, event uint64, e *arch.GoEvent) ([]b
 	return arm64.AppendGoRare(dst, event, e)
 }
 
-// goInst: literals for vector registers, which other code loads by way of the stack, are never what moves (package golang).
-func (arm64Machine) goInst(code []byte, at uint64) (goInst, error) {
+// movedInst: literals for vector registers, which other code loads by way of the stack, are never what moves (package golang).
+func (arm64Machine) movedInst(code []byte, at uint64) (movedInst, error) {
 	in, err := arm64.Decode(code)
 	if err != nil {
-		return goInst{}, err
+		return movedInst{}, err
 	}
-	out := goInst{n: arm64.InstLen, moved: arm64.RelocatedLen(in)}
+	out := movedInst{n: arm64.InstLen, moved: arm64.RelocatedLen(in)}
 	if in.PCRel == arm64.PCRelBranch {
 		out.jump = in.Target(at)
 	}
 	return out, nil
 }
 
-func (arm64Machine) appendGoInst(dst, code []byte, at, to uint64, copied func(uint64) (uint64, bool)) ([]byte, error) {
+func (arm64Machine) appendMovedInst(dst, code []byte, at, to uint64, copied func(uint64) (uint64, bool)) ([]byte, error) {
 	in, err := arm64.Decode(code)
 	if err != nil {
 		return dst, err
@@ -42,19 +42,25 @@ func (arm64Machine) appendGoInst(dst, code []byte, at, to uint64, copied func(ui
 	return arm64.Retarget(dst, in, code, to, target)
 }
 
-func (arm64Machine) goContinues(code []byte) bool {
+func (arm64Machine) continues(code []byte) bool {
 	in, err := arm64.Decode(code[len(code)-arm64.InstLen:])
 	return err == nil && !in.Op.EndsBlock()
 }
 
-func (arm64Machine) appendGoJump(dst []byte, from, to uint64) ([]byte, error) {
+func (arm64Machine) appendMovedJump(dst []byte, from, to uint64) ([]byte, error) {
 	return arm64.AppendJump(dst, from, to)
 }
 
-func (arm64Machine) goJumpLen() int { return arm64.JumpLen }
+func (arm64Machine) movedJumpLen() int { return arm64.JumpLen }
 
-func (arm64Machine) goReaches(from, to uint64) bool {
+func (arm64Machine) movedReaches(from, to uint64) bool {
 	return arm64.Reaches(from, to) && arm64.Reaches(to, from)
+}
+
+func (arm64Machine) placeEventLen() int { return arm64.PlaceEventLen }
+
+func (arm64Machine) appendPlaceEvent(dst []byte, at uint64, e *arch.PlaceEvent) ([]byte, error) {
+	return arm64.AppendPlaceEvent(dst, at, e)
 }
 
 // goMost is what conditional branches reach.
@@ -82,15 +88,15 @@ func (arm64Machine) syscallParts(s *Syscall, _ []byte) []part {
 
 func (arm64Machine) goFill() []byte { return []byte{0, 0, 0, 0} } // udf
 
-func (arm64Machine) goWindows(c *goCode, _ []byte) ([]goWindow, error) {
-	var out []goWindow
+func (arm64Machine) movedWindows(c *movedCode, _ []byte) ([]movedWindow, error) {
+	var out []movedWindow
 	for i := range c.moves.Runs {
 		r := &c.moves.Runs[i]
 		b, err := arm64.AppendJump(nil, r.Addr, c.at+uint64(c.runs[i]))
 		if err != nil {
-			return nil, fmt.Errorf("%s: site %#x: %w", c.f.Name, r.Addr, err)
+			return nil, fmt.Errorf("%s: site %#x: %w", c.name, r.Addr, err)
 		}
-		out = append(out, goWindow{addr: r.Addr, new: b})
+		out = append(out, movedWindow{addr: r.Addr, new: b})
 	}
 	return out, nil
 }

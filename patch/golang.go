@@ -3,14 +3,12 @@ package patch
 import (
 	"bytes"
 	"cmp"
-	"debug/elf"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
-	"github.com/fentry-dev/fentry/elfio/inject"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/record/golang"
 	"github.com/fentry-dev/fentry/stub"
@@ -126,12 +124,6 @@ func (g goFlavour) place(l *layout) error {
 	return l.placeGo(g.im)
 }
 
-// A goWindow is what is rewritten of a function where it was.
-type goWindow struct {
-	addr uint64
-	new  []byte
-}
-
 // placeGo lays out the code of all traced functions, and the module that it is.
 func (l *layout) placeGo(im *golang.Image) error {
 	m, ok := l.p.m.(goMachine)
@@ -148,13 +140,13 @@ func (l *layout) placeGo(im *golang.Image) error {
 			return err
 		}
 	}
-	l.goWindows = map[int][]goWindow{}
+	l.movedWindows = map[int][]movedWindow{}
 	for _, c := range codes {
 		code, err := im.Code(c.f)
 		if err != nil {
 			return err
 		}
-		if l.goWindows[c.fn], err = m.goWindows(c, code); err != nil {
+		if l.movedWindows[c.fn], err = m.movedWindows(&c.movedCode, code); err != nil {
 			return err
 		}
 	}
@@ -220,7 +212,7 @@ func (l *layout) layGo(m goMachine, im *golang.Image) (codes []*goCode, size uin
 // such as are too large for their own branches. It reports whether there are any.
 func (l *layout) leaveGo(m goMachine, codes []*goCode, size uint64) (left bool) {
 	base := l.align(goAlign)
-	reaches := func(addr uint64) bool { return m.goReaches(addr, base) && m.goReaches(addr, base+size) }
+	reaches := func(addr uint64) bool { return m.movedReaches(addr, base) && m.movedReaches(addr, base+size) }
 	for _, c := range codes {
 		if c.size > m.goMost() || !reaches(c.f.Entry) || !reaches(c.f.Next) || slices.ContainsFunc(c.jumps, func(a uint64) bool { return !reaches(a) }) {
 			l.p.Functions[c.fn].leave(record.ReasonOutOfReach)
@@ -237,7 +229,7 @@ func (l *layout) goSyscalls(m goMachine, im *golang.Image) (codes []*goCode, err
 			continue
 		}
 		code := b[:s.Move.Code]
-		c := &goCode{m: m, f: im.Func(s.Func), at: l.syscallAt(s), size: m.syscallLen(s, code), parts: m.syscallParts(s, code)}
+		c := &goCode{movedCode: movedCode{m: m, at: l.syscallAt(s), size: m.syscallLen(s, code)}, g: m, f: im.Func(s.Func), parts: m.syscallParts(s, code)}
 		if c.parts == nil {
 			return nil, internalf("system call at %#x: its instructions are not where they were", s.Addr)
 		}
@@ -254,11 +246,11 @@ func (l *layout) goSyscalls(m goMachine, im *golang.Image) (codes []*goCode, err
 // addOriginal adds what the code was, which a patched program has again while nothing is recorded: windows cost jumps.
 func (l *layout) addOriginal() error {
 	g := &stub.GoOriginal{}
-	var all []goWindow
-	for _, windows := range l.goWindows {
+	var all []movedWindow
+	for _, windows := range l.movedWindows {
 		all = append(all, windows...)
 	}
-	slices.SortFunc(all, func(a, b goWindow) int { return cmp.Compare(a.addr, b.addr) })
+	slices.SortFunc(all, func(a, b movedWindow) int { return cmp.Compare(a.addr, b.addr) })
 	for _, w := range all {
 		old, err := l.p.file.Bytes(w.addr, len(w.new))
 		if err != nil {
@@ -346,22 +338,9 @@ func (l *layout) appendGo(dst []byte, im *golang.Image) ([]byte, error) {
 	return dst, nil
 }
 
-// goSymbols appends names of the functions' added code: their own.
-func (l *layout) goSymbols(out []inject.Symbol) []inject.Symbol {
-	if l.p.file.SectionIndex(".symtab") < 0 {
-		return out
-	}
-	for _, c := range l.goCodes {
-		out = append(out, inject.Symbol{
-			Name: c.f.Name, Value: c.at, Size: uint64(c.size), Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC),
-		})
-	}
-	return out
-}
-
-// goNew is what a window of a Go function is rewritten with.
-func (l *layout) goNew(i int, w *window) []byte {
-	for _, g := range l.goWindows[i] {
+// movedNew is what a window of a Go function is rewritten with.
+func (l *layout) movedNew(i int, w *window) []byte {
+	for _, g := range l.movedWindows[i] {
 		if g.addr == w.addr {
 			return bytes.Clone(g.new)
 		}

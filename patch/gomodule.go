@@ -33,7 +33,7 @@ import (
 // phantoms are the addresses that inlined calls are known by.
 type phantoms struct {
 	tree  []byte        // the function's tree of inlined calls, 16 bytes each; nil: it is not needed
-	at    map[int32]int // by index in the tree: which of the phantoms, from 0
+	where map[int32]int // by index in the tree: which of the phantoms, from 0
 	calls []uint64      // what they stand for: addresses of the calls in the original
 	in    golang.Values // index by address
 }
@@ -45,7 +45,7 @@ const inlinedParent = 8 // offset in it of the call's place, relative to the fun
 func (p *phantoms) n() int { return len(p.calls) + 1 }
 
 // phantom is where the i-th of them is.
-func (c *goCode) phantom(i int) int { return c.size + i*len(c.m.goFill()) }
+func (c *goCode) phantom(i int) int { return c.size + i*len(c.g.goFill()) }
 
 // addPhantoms finds the inlined calls that moved code is in.
 func (c *goCode) addPhantoms(im *golang.Image) error {
@@ -59,11 +59,11 @@ func (c *goCode) addPhantoms(im *golang.Image) error {
 		c.in = nil
 		return nil
 	}
-	c.phantoms.at = map[int32]int{}
+	c.phantoms.where = map[int32]int{}
 	last := int32(-1)
 	add := func(pc uint64) error {
 		for i := c.in.At(pc); i >= 0; i = c.in.At(pc) {
-			if _, ok := c.phantoms.at[i]; ok {
+			if _, ok := c.phantoms.where[i]; ok {
 				return nil
 			}
 			b, err := im.GoFuncData(tree, int(i)*inlinedSize, inlinedSize)
@@ -71,7 +71,7 @@ func (c *goCode) addPhantoms(im *golang.Image) error {
 				return err
 			}
 			pc = c.f.Entry + uint64(int64(int32(le.Uint32(b[inlinedParent:]))))
-			c.phantoms.at[i] = len(c.calls)
+			c.phantoms.where[i] = len(c.calls)
 			c.calls = append(c.calls, pc)
 			last = max(last, i)
 		}
@@ -250,7 +250,7 @@ func (o *funcsOf) make(im *golang.Image, c *goCode) error {
 	}
 	entries := []int{0}
 	for i := range c.events {
-		entries = append(entries, c.events[i].at+c.m.goShape().Begin)
+		entries = append(entries, c.events[i].at+c.g.goShape().Begin)
 	}
 	for i, entry := range entries {
 		end := c.size
@@ -330,7 +330,7 @@ func (c *goCode) appendTable(dst []byte, entry, end int, values []int32) []byte 
 		}
 		d := values[i] - last
 		dst = appendUvarint32(dst, uint32(d<<1)^uint32(d>>31))
-		dst = appendUvarint32(dst, uint32((to-from)/len(c.m.goFill())))
+		dst = appendUvarint32(dst, uint32((to-from)/len(c.g.goFill())))
 		last, from, i = values[i], to, next
 	}
 	return append(dst, 0)
@@ -348,7 +348,7 @@ func appendUvarint32(dst []byte, v uint32) []byte {
 func (c *goCode) appendTree(dst []byte, entry int) []byte {
 	start := len(dst)
 	dst = append(dst, c.tree...)
-	for i, n := range c.phantoms.at {
+	for i, n := range c.phantoms.where {
 		le.PutUint32(dst[start+int(i)*inlinedSize+inlinedParent:], uint32(c.phantom(n)-entry))
 	}
 	return dst

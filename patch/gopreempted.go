@@ -2,8 +2,6 @@ package patch
 
 import (
 	"bytes"
-	"cmp"
-	"slices"
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/record/golang"
@@ -29,9 +27,7 @@ const asyncPreempt = "runtime.asyncPreempt"
 // A goReverter is a machine with functions that can be the original's again.
 type goReverter interface {
 	goMachine
-	// goReturns returns the instructions in the middle of what is rewritten of a function, and where they are now; false: it
-	// has to stay as it is.
-	goReturns(c *goCode, code []byte) ([]arch.GoReturn, bool)
+	reverter
 	// goPreemptHead is what runtime.asyncPreempt begins with in versions of Go that are known, as long as a jump.
 	goPreemptHead() []byte
 	// appendGoPreempted appends the routine that goroutines come to which were stopped, for address at, with a table of
@@ -56,25 +52,22 @@ func (l *layout) placePreempted(im *golang.Image) error {
 	if code, err := im.Code(preempt); err != nil || !bytes.HasPrefix(code, head) {
 		return err
 	}
-	l.goBack = make(map[int]bool, len(l.goCodes))
 	for _, c := range l.goCodes {
 		code, err := im.Code(c.f)
 		if err != nil {
 			return err
 		}
-		if returns, ok := m.goReturns(c, code); ok {
-			l.goBack[c.fn], l.goReturns = true, append(l.goReturns, returns...)
-		}
+		l.canRevert(m, &c.movedCode, code)
 	}
-	slices.SortFunc(l.goReturns, func(a, b arch.GoReturn) int { return cmp.Compare(a.From, b.From) })
+	l.sortReturns()
 	at := l.add(piece{
-		name: ".fentry.preempted", code: true, size: uint64(m.goPreemptedLen(len(l.goReturns))), align: 8, owner: nobody,
+		name: ".fentry.preempted", code: true, size: uint64(m.goPreemptedLen(len(l.movedReturns))), align: 8, owner: nobody,
 		write: func(dst []byte) ([]byte, error) {
-			return m.appendGoPreempted(dst, l.goPreempted, preempt.Entry, l.goReturns)
+			return m.appendGoPreempted(dst, l.goPreempted, preempt.Entry, l.movedReturns)
 		},
 	})
 	l.goPreempted, l.goPreemptedLen, l.goPreempt = at, uint64(m.goPreemptedLen(0)), preempt.Entry
-	jump, err := m.appendGoJump(nil, preempt.Entry, at)
+	jump, err := m.appendMovedJump(nil, preempt.Entry, at)
 	if err != nil {
 		return err
 	}
@@ -101,25 +94,4 @@ func preempted(im *golang.Image) (found *golang.Func) {
 		}
 	}
 	return found
-}
-
-// goSites are the windows of functions that can be the original's again.
-func (l *layout) goSites() (ids []uint32, at []uint64) {
-	for i := range l.p.Functions {
-		if fn := &l.p.Functions[i]; fn.ID != 0 && l.goBack[i] {
-			for _, w := range l.goWindows[i] {
-				ids, at = append(ids, fn.ID), append(at, w.addr)
-			}
-		}
-	}
-	return ids, at
-}
-
-// goCopy returns the copy of an instruction in the middle of what is rewritten of a function that can be the original's again.
-func (l *layout) goCopy(addr uint64) (uint64, bool) {
-	i, ok := slices.BinarySearchFunc(l.goReturns, addr, func(r arch.GoReturn, addr uint64) int { return cmp.Compare(r.From, addr) })
-	if !ok {
-		return 0, false
-	}
-	return l.goReturns[i].To, true
 }
