@@ -82,8 +82,10 @@ type Image struct {
 	Parent    uint32 // ... where in runtime.g the number of the goroutine's parent is
 	Ready     uint32 // ... id of runtime.ready, which makes a goroutine ready to run
 	Ended     uint32 // ... of runtime.goexit1, which goroutines end with
-	GoCode    int64  // ... distance to code that is all Go's, in a program with C code
+	GoCode    int64  // ... distance to code that is all Go's, in a program with C code; of an OCaml program: all OCaml's
 	GoSize    uint64 // ... bytes of it; 0: none
+	OCaml     int64  // of an OCaml program: distance to the runtime's code that calls C
+	OCamlSize uint64 // ... bytes of it; 0: none
 	CurG      uint32 // ... where in runtime.m the goroutine is that it runs
 	Thread    uint32 // ... for arm64: where in runtime.m a word is that is the thread's own
 	Original  int64  // ... that is patched: distance to what [GoOriginal] makes; 0: none
@@ -192,6 +194,8 @@ func (m *Image) MarshalBinary() ([]byte, error) {
 	le.PutUint32(b[format.ImageOCurg:], m.CurG)
 	le.PutUint64(b[format.ImageOGoCode:], uint64(m.GoCode))
 	le.PutUint64(b[format.ImageOGoCodeSize:], m.GoSize)
+	le.PutUint64(b[format.ImageOOcamlCode:], uint64(m.OCaml))
+	le.PutUint64(b[format.ImageOOcamlCodeSize:], m.OCamlSize)
 	le.PutUint32(b[format.ImageODeep:], m.Deep)
 	le.PutUint32(b[format.ImageOThread:], m.Thread)
 	le.PutUint64(b[format.ImageOOriginal:], uint64(m.Original))

@@ -63,6 +63,7 @@ var layers = []string{
 	"signal.S",  // ... where the kernel calls these
 	"sigaction", // ... and how that comes about
 	"syscall",   // ... those of system calls
+	"place.c",   // ... events of functions without a thunk
 	"goroutine", // ... events of Go's functions
 	"settle",    // ... and which slots are theirs if a signal came meanwhile
 	"sve",       // arm64: what fast paths go through
@@ -76,7 +77,7 @@ var layers = []string{
 	"home",      // the first image of a process, and the others
 	"attach",    // what a recorder has a running process do
 	"loaded.S",  // where the loader tells it of libraries
-	"start.S", "loader.S", "func", "flat", "graph", "order", "flatorder", "opt", "profile.S", "count", "act.S", "swap.S", "detours", "syscall.S", "sysorder", "goroutine.S",
+	"start.S", "loader.S", "func", "flat", "graph", "order", "flatorder", "opt", "profile.S", "count", "act.S", "swap.S", "detours", "syscall.S", "sysorder", "goroutine.S", "place.S",
 }
 
 // classic is the highest layer of the library: one tracer, in C and assembly that call

@@ -638,54 +638,56 @@ const (
 
 // The symbol fentry_image: what is traced in an image.
 const (
-	ImageSize = 1352 // bytes
+	ImageSize = 1368 // bytes
 )
 
 // Fields of image_info.
 const (
-	ImageOMagic        = 0    // u64
-	ImageOVersion      = 8    // u32
-	ImageOSites        = 12   // u32
-	ImageOID           = 16   // u64
-	ImageOAddress      = 24   // u64
-	ImageOThunks       = 32   // i64, bytes
-	ImageOSwitches     = 40   // i64, bytes
-	ImageORoots        = 48   // i64, bytes
-	ImageOMode         = 56   // u32
-	ImageOOptions      = 60   // u32
-	ImageOPlain        = 64   // u32
-	ImageOLibrary      = 68   // u32
-	ImageOWithout      = 72   // i64, bytes
-	ImageOActions      = 80   // i64, bytes
-	ImageOCounts       = 88   // i64, bytes
-	ImageOActionsCount = 96   // u32
-	ImageOStages       = 100  // u32
-	ImageOTable        = 104  // i64, bytes
-	ImageOGoroutine    = 112  // u32, bytes
-	ImageOPark         = 116  // u32
-	ImageOUnwind       = 120  // i64, bytes
-	ImageOModule       = 128  // i64, bytes
-	ImageOIdlen        = 136  // u8, bytes
-	ImageOBuildID      = 137  // u8[103]
-	ImageODetours      = 240  // i64, bytes
-	ImageOBefore       = 248  // u32, bytes
-	ImageORuntime      = 252  // u32, bytes
-	ImageOPath         = 256  // char[1008]
-	ImageOErrnoAt      = 1264 // i64, bytes
-	ImageOCreated      = 1272 // u32
-	ImageOParent       = 1276 // u32, bytes
-	ImageOReady        = 1280 // u32
-	ImageOEnded        = 1284 // u32
-	ImageOCurg         = 1288 // u32, bytes
-	ImageODeep         = 1292 // u32
-	ImageOOriginal     = 1296 // i64, bytes
-	ImageOOff          = 1304 // i64, bytes
-	ImageOThunkSize    = 1312 // u32, bytes
-	ImageOThread       = 1316 // u32, bytes
-	ImageOThunksCount  = 1320 // u32
-	ImageOGoCode       = 1328 // i64, bytes
-	ImageOGoCodeSize   = 1336 // u64, bytes
-	ImageOBacks        = 1344 // i64, bytes
+	ImageOMagic         = 0    // u64
+	ImageOVersion       = 8    // u32
+	ImageOSites         = 12   // u32
+	ImageOID            = 16   // u64
+	ImageOAddress       = 24   // u64
+	ImageOThunks        = 32   // i64, bytes
+	ImageOSwitches      = 40   // i64, bytes
+	ImageORoots         = 48   // i64, bytes
+	ImageOMode          = 56   // u32
+	ImageOOptions       = 60   // u32
+	ImageOPlain         = 64   // u32
+	ImageOLibrary       = 68   // u32
+	ImageOWithout       = 72   // i64, bytes
+	ImageOActions       = 80   // i64, bytes
+	ImageOCounts        = 88   // i64, bytes
+	ImageOActionsCount  = 96   // u32
+	ImageOStages        = 100  // u32
+	ImageOTable         = 104  // i64, bytes
+	ImageOGoroutine     = 112  // u32, bytes
+	ImageOPark          = 116  // u32
+	ImageOUnwind        = 120  // i64, bytes
+	ImageOModule        = 128  // i64, bytes
+	ImageOIdlen         = 136  // u8, bytes
+	ImageOBuildID       = 137  // u8[103]
+	ImageODetours       = 240  // i64, bytes
+	ImageOBefore        = 248  // u32, bytes
+	ImageORuntime       = 252  // u32, bytes
+	ImageOPath          = 256  // char[1008]
+	ImageOErrnoAt       = 1264 // i64, bytes
+	ImageOCreated       = 1272 // u32
+	ImageOParent        = 1276 // u32, bytes
+	ImageOReady         = 1280 // u32
+	ImageOEnded         = 1284 // u32
+	ImageOCurg          = 1288 // u32, bytes
+	ImageODeep          = 1292 // u32
+	ImageOOriginal      = 1296 // i64, bytes
+	ImageOOff           = 1304 // i64, bytes
+	ImageOThunkSize     = 1312 // u32, bytes
+	ImageOThread        = 1316 // u32, bytes
+	ImageOThunksCount   = 1320 // u32
+	ImageOGoCode        = 1328 // i64, bytes
+	ImageOGoCodeSize    = 1336 // u64, bytes
+	ImageOBacks         = 1344 // i64, bytes
+	ImageOOcamlCode     = 1352 // i64, bytes
+	ImageOOcamlCodeSize = 1360 // u64, bytes
 )
 
 // Sizes of arrays in image_info, bytes.

@@ -31,7 +31,7 @@ var Config = Struct{"config", "CONFIG", 1280, "the symbol fentry_config: what to
 
 // Image is the symbol fentry_image: what is traced in one image. Distances are from the
 // structure, so they hold wherever the image is loaded.
-var Image = Struct{"image_info", "IMAGE", 1352, "the symbol fentry_image: what is traced in an image", []Field{
+var Image = Struct{"image_info", "IMAGE", 1368, "the symbol fentry_image: what is traced in an image", []Field{
 	{"MAGIC", 0, "u64", "", "the bytes " + ImageMagic},
 	{"VERSION", 8, "u32", "", "of this structure"},
 	{"SITES", 12, "u32", "", "number of ids: local ids are 1 to this"},
@@ -79,9 +79,11 @@ var Image = Struct{"image_info", "IMAGE", 1352, "the symbol fentry_image: what i
 	{"THREAD", 1316, "u32", "bytes", "Go's programs for arm64: where in runtime.m a word is that nobody else uses, which becomes the " +
 		"thread's control base; 0: the thread pointer is another's"},
 	{"THUNKS_COUNT", 1320, "u32", "", "how many thunks there are: ids from 1 to this have one"},
-	{"GO_CODE", 1328, "i64", "bytes", "Go's programs with C code: distance to code that is all Go's"},
+	{"GO_CODE", 1328, "i64", "bytes", "Go's programs with C code, and OCaml's: distance to code that is all Go's or OCaml's"},
 	{"GO_CODE_SIZE", 1336, "u64", "bytes", "of that code; 0: there is none"},
 	{"BACKS", 1344, "i64", "bytes", "arm64: distance to the back of the thunk of id 1; 0: thunks have none"},
+	{"OCAML_CODE", 1352, "i64", "bytes", "OCaml's programs: distance to the runtime's code that calls C"},
+	{"OCAML_CODE_SIZE", 1360, "u64", "bytes", "of that code; 0: there is none"},
 }}
 
 // Words of an image's index of actions: the place of a function's first action in the table, and what is said of all that it

@@ -167,7 +167,7 @@
 #define CONFIG_N_DIR               512
 
 /* the symbol fentry_image: what is traced in an image */
-#define IMAGE_SIZE                 1352         /* bytes */
+#define IMAGE_SIZE                 1368         /* bytes */
 
 /* fields of image_info */
 #define IMAGE_O_MAGIC              0            /* u64 */
@@ -213,6 +213,8 @@
 #define IMAGE_O_GO_CODE            1328         /* i64, bytes */
 #define IMAGE_O_GO_CODE_SIZE       1336         /* u64, bytes */
 #define IMAGE_O_BACKS              1344         /* i64, bytes */
+#define IMAGE_O_OCAML_CODE         1352         /* i64, bytes */
+#define IMAGE_O_OCAML_CODE_SIZE    1360         /* u64, bytes */
 
 /* sizes of arrays in image_info, bytes */
 #define IMAGE_N_BUILD_ID           103
@@ -446,9 +448,11 @@ struct image_info {
 	u32 thread; /* bytes: Go's programs for arm64: where in runtime.m a word is that nobody else uses, which becomes the thread's control base; 0: the thread pointer is another's */
 	u32 thunks_count; /* how many thunks there are: ids from 1 to this have one */
 	u8 pad1324[4];
-	i64 go_code; /* bytes: Go's programs with C code: distance to code that is all Go's */
+	i64 go_code; /* bytes: Go's programs with C code, and OCaml's: distance to code that is all Go's or OCaml's */
 	u64 go_code_size; /* bytes: of that code; 0: there is none */
 	i64 backs; /* bytes: arm64: distance to the back of the thunk of id 1; 0: thunks have none */
+	i64 ocaml_code; /* bytes: OCaml's programs: distance to the runtime's code that calls C */
+	u64 ocaml_code_size; /* bytes: of that code; 0: there is none */
 };
 _Static_assert(offsetof(struct image_info, magic) == IMAGE_O_MAGIC, "image_info.magic");
 _Static_assert(offsetof(struct image_info, version) == IMAGE_O_VERSION, "image_info.version");
@@ -493,6 +497,8 @@ _Static_assert(offsetof(struct image_info, thunks_count) == IMAGE_O_THUNKS_COUNT
 _Static_assert(offsetof(struct image_info, go_code) == IMAGE_O_GO_CODE, "image_info.go_code");
 _Static_assert(offsetof(struct image_info, go_code_size) == IMAGE_O_GO_CODE_SIZE, "image_info.go_code_size");
 _Static_assert(offsetof(struct image_info, backs) == IMAGE_O_BACKS, "image_info.backs");
+_Static_assert(offsetof(struct image_info, ocaml_code) == IMAGE_O_OCAML_CODE, "image_info.ocaml_code");
+_Static_assert(offsetof(struct image_info, ocaml_code_size) == IMAGE_O_OCAML_CODE_SIZE, "image_info.ocaml_code_size");
 _Static_assert(sizeof(struct image_info) == IMAGE_SIZE, "image_info");
 
 /* a module of a Go program that is relocated; WORDS offsets follow, u32 each */

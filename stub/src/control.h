@@ -69,6 +69,7 @@ struct control {
 	u64 sys_end;
 	u64 goroutine;
 	u32 high_enter, id_enter;
+	u64 room;
 	/* only slow paths from here on */
 	u64 own_stack; /* Go's programs: number of the thread's own stack, once a goroutine has been on it */
 	u64 first; /* without a clock: the sequence number of the current chunk's first byte */
@@ -160,6 +161,7 @@ at(control, sys_end, CB_SYS_END);
 at(control, goroutine, CB_GOROUTINE);
 at(control, high_enter, CB_HIGH_ENTER);
 at(control, id_enter, CB_ID_ENTER);
+at(control, room, CB_ROOM);
 _Static_assert(sizeof(struct control) <= 4096, "control");
 
 #endif

@@ -263,7 +263,7 @@ hidden void replace_frame(struct control *c, u64 slot, struct function old, stru
    nothing. c is 0 where no fast path would find it. */
 
 /* put_at_once writes two events of now, by their ids; 0 is none. */
-static int put_at_once(struct control *c, u32 first, u32 second)
+hidden int put_at_once(struct control *c, u32 first, u32 second)
 {
 	u32 t, n = (first != 0) + (second != 0);
 	u64 *w = n ? reserve(c, n, &t) : 0;
@@ -296,6 +296,18 @@ hidden int open_frame_at_once(struct control *c, u64 slot, u64 ret, struct funct
 	return 1;
 }
 
+/* skips_at_once says whether a call begins at slot that leaves nothing in the trace for its depth, or as no root is around it, in
+   graph mode with options. */
+hidden int skips_at_once(struct control *c, u64 slot, struct function f)
+{
+	u64 top = c->top;
+	if (!options() || slot >= top || slot < c->lo || load(&fentry_blocks))
+		return 0;
+	if (top_empty(top))
+		return !is_root(f) && !is_left_out(f);
+	return 1 + (*shadow_aux(top_slot(top)) >> 32) > fentry_words.depth;
+}
+
 /* lasts says whether an entry that was held back must not be dropped where its call ends now. */
 static int lasts(u64 slot, u64 now) { return !fentry_words.threshold || now - *shadow_time(slot) >= fentry_words.threshold; }
 
@@ -319,6 +331,31 @@ static int profile_replaced(struct control *c, u64 slot, struct function old, st
 	u64 child = c->child; /* before the clock: what a handler takes in between must not make the difference negative */
 	*shadow_aux(slot) += profile_end(c, slot, old, counter(), child);
 	profile_begin(c, slot, f, counter());
+	return 1;
+}
+
+/* profile_open_at_once and profile_close_at_once are open_frame and close_frame now, of the profile tracer. */
+hidden int profile_open_at_once(struct control *c, u64 slot, u64 ret, struct function f)
+{
+	u64 top = c->top;
+	if (slot >= top || slot < c->lo || !has_table(c, f.image))
+		return 0;
+	*shadow_ret(slot) = ret;
+	*shadow_prev(slot) = top;
+	*shadow_aux(slot) = c->child;
+	profile_begin(c, slot, f, counter());
+	store(&c->top, slot);
+	return 1;
+}
+
+hidden int profile_close_at_once(struct control *c, u64 slot, struct function f)
+{
+	if (c->top != slot || !has_table(c, f.image))
+		return 0;
+	u64 child = c->child; /* before the clock, as in profile_replaced */
+	u64 d = profile_end(c, slot, f, counter(), child);
+	store(&c->top, *shadow_prev(slot));
+	c->child = *shadow_aux(slot) + d;
 	return 1;
 }
 
@@ -389,7 +426,7 @@ hidden int go_to_stack(struct control *c, u64 slot)
 	/* The limit is for handlers that interrupted each other on two stacks in turn. */
 	for (u32 n = 0; n < c->nstacks; n++) {
 		struct stack *s = &c->stacks[c->cur];
-		if (!s->back || slot - s->lo < s->hi - s->lo || (!n && on_signal_stack(slot, &ss)))
+		if (!s->back || slot - s->lo < s->hi - s->lo || (!n && on_signal_stack(c, slot, &ss)))
 			break;
 		pop_skipped(c, s->hi, counter());
 		leave_stack(c);
@@ -420,6 +457,6 @@ hidden int slot_taken(struct control *c, u64 slot, u64 fp)
 hidden void new_signal(struct control *c, u64 slot)
 {
 	struct sigaltstack ss;
-	if (c->stacks[c->cur].back && on_signal_stack(slot, &ss))
+	if (c->stacks[c->cur].back && on_signal_stack(c, slot, &ss))
 		pop_skipped(c, c->stacks[c->cur].hi, counter());
 }

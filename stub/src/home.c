@@ -28,6 +28,7 @@
 #include "gomodule.h"
 #include "home.h"
 #include "life.h"
+#include "place.h"
 #include "say.h"
 #include "slow.h"
 #include "source.h"
@@ -165,6 +166,7 @@ hidden void home_begin(u64 *sp)
 	fentry_words.record = fentry_home_record_routine;
 	fentry_words.act = fentry_home_act_routine;
 	fentry_words.act_exit = fentry_home_act_exit_routine;
+	fentry_words.place = fentry_home_place_routine;
 	fentry_words.word = own_word();
 	fentry_words.syscall = fentry_slow_syscall;
 	if (SETTLES)

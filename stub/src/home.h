@@ -5,7 +5,7 @@
 #include "control.h"
 #include "image.h"
 
-enum { HOME_VERSION = 14, HOME_SIZE = 4096 };
+enum { HOME_VERSION = 15, HOME_SIZE = 4096 };
 
 struct home {
 	u64 magic;

@@ -294,6 +294,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 		fentry_words.blocks, m->backs, m->backs_size, 0, 0, 0, fentry_words.depth, base,
 		fentry_words.enter, fentry_words.exit, fentry_words.record, fentry_words.syscall, fentry_words.settle, words->word,
 		fentry_words.act, fentry_words.act_exit, at, 0, m->roots, fentry_words.threshold, m, 0, 0,
+		fentry_words.place,
 	};
 	/* The tables of the tracer profile are by local id. */
 	id_words(&words->id_scale, m->thunks, m->thunk_size, fentry_config.mode == MODE_PROFILE ? 0 : base);

@@ -32,6 +32,7 @@ struct words {
 	u64 threshold;
 	struct image *self;
 	u32 plain, unused;
+	void (*place)(u64 slot, u32 id, struct image *m, u64 ret);
 };
 
 at(words, blocks, W_BLOCKS);
@@ -55,6 +56,7 @@ at(words, word, W_WORD);
 at(words, act, W_ACT);
 at(words, act_exit, W_ACT_EXIT);
 at(words, tables, W_TABLES);
+at(words, place, W_PLACE);
 at(words, syscalls, W_SYSCALLS);
 at(words, plain, W_PLAIN);
 _Static_assert(sizeof(struct words) == W_SIZE, "words");

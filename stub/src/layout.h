@@ -26,6 +26,7 @@
 #define CB_GOROUTINE       128 /* Go's programs: number of the goroutine that the newest event is of */
 #define CB_HIGH_ENTER      136 /* u32, arm64: CB_HIGH once more */
 #define CB_ID_ENTER        140 /* u32, arm64: fentry_id_enter, loaded with the word before it, for entries */
+#define CB_ROOM            144 /* where slow paths of functions that are recorded in place have room; 0: nowhere yet */
 
 /* struct words: what the fast paths of an image look at */
 #define W_BLOCKS           0  /* table of blocks by thread pointer; 0: they are at the control base */
@@ -52,7 +53,8 @@
 #define W_THRESHOLD        136 /* ticks: shorter calls are not recorded; 0: all are */
 #define W_SELF             144 /* the image, for slow paths */
 #define W_PLAIN            152 /* u32: not 0: entries and exits with what is captured of them in registers are recorded in place */
-#define W_SIZE             160
+#define W_PLACE            160 /* slow path of functions without a thunk: place.c */
+#define W_SIZE             168
 
 /* struct table: what a thread has counted in an image */
 #define T_ENTRIES          0  /* by local id; 0: none of the image's functions has been called yet */

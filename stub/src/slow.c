@@ -21,7 +21,7 @@
 
 /* count_call counts a call of f. The fast path has not found the table, or not looked whether
    the function is switched off. */
-static void count_call(struct control *c, struct function f)
+hidden void count_call(struct control *c, struct function f)
 {
 	if (!(load(&f.image->switches[f.id - 1]) & SWITCH_ON))
 		return;
@@ -32,12 +32,12 @@ static void count_call(struct control *c, struct function f)
 		add(HEADER(u64, FT_H_LOST), 1);
 }
 
-/* from_go says whether a call comes from Go's code, in a program of Go's with C code. What is open of C's
-   then has called that code, which has a frame of its own below, or a panic has left it. */
-static int from_go(u64 ret)
+/* from_own says whether a call comes from Go's code, in a program of Go's with C code, or from OCaml's. What is open of C's then
+   has called that code, which has a frame of its own below, or a panic or an exception has left it. */
+static int from_own(u64 ret)
 {
 	const struct image_info *m = &fentry_image;
-	return ret - ((u64)m + (u64)m->go_code) < m->go_code_size;
+	return ret - ((u64)m + (u64)m->go_code) < m->go_code_size || ret - ((u64)m + (u64)m->ocaml_code) < m->ocaml_code_size;
 }
 
 /* enter_call records that f is called. Without t, it leaves that to the fast path where it can;
@@ -60,7 +60,7 @@ hidden int enter_call(struct control *c, u64 slot, struct function f, u64 ret, u
 	}
 	u32 from = c->cur;
 	int called = on_goroutine(c);
-	if (!go_to_stack(c, slot) || (slot_taken(c, slot, fp) && !from_go(ret))) {
+	if (!go_to_stack(c, slot) || (slot_taken(c, slot, fp) && !from_own(ret))) {
 		lose(c, 2);
 		return ENTER_SKIP;
 	}

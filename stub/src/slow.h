@@ -4,6 +4,7 @@
 #include "control.h"
 #include "image.h"
 
+hidden void count_call(struct control *c, struct function f);
 hidden int enter_call(struct control *c, u64 slot, struct function f, u64 ret, u64 fp, u64 *t);
 hidden void close_call(struct control *c, u64 slot, struct function f, u64 t);
 hidden void left_call(struct control *c);

@@ -235,9 +235,13 @@ static void switch_to(struct control *c, u32 i)
 }
 
 /* on_signal_stack says whether slot is on the thread's alternate signal stack and
-   that is in use. */
-hidden int on_signal_stack(u64 slot, struct sigaltstack *ss)
+   that is in use. So is the room of slow paths if a handler comes while one is there. */
+hidden int on_signal_stack(struct control *c, u64 slot, struct sigaltstack *ss)
 {
+	if (c->room && c->room - slot <= ROOM) {
+		*ss = (struct sigaltstack){ .sp = c->room - ROOM, .size = ROOM };
+		return 1;
+	}
 	ss->flags = 0;
 	sys(SYS_sigaltstack, 0, ss, 0, 0, 0, 0);
 	return ss->flags & SS_ONSTACK_ && slot - ss->sp < ss->size;
@@ -342,13 +346,13 @@ hidden int enter_stack(struct control *c, u64 slot)
 			/* Above the open frames may be a signal stack in the same piece. */
 			if (slot < top_slot(s->top) || s->back)
 				return 1;
-			on_signal = on_signal_stack(slot, &ss);
+			on_signal = on_signal_stack(c, slot, &ss);
 			if (!on_signal)
 				return 1;
 		}
 	}
 	if (on_signal < 0)
-		on_signal = on_signal_stack(slot, &ss);
+		on_signal = on_signal_stack(c, slot, &ss);
 	if (c->begun == 0) {
 		/* A new thread. If its first event is in a signal handler, the stack it
 		   began on is not known yet: an entry that no address is on stands for it. */

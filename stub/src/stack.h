@@ -7,12 +7,15 @@
 struct sigaltstack { u64 sp; i32 flags; u64 size; };
 enum { SS_ONSTACK_ = 1 };
 
+/* ROOM is the bytes below the address in a block's room. */
+enum { ROOM = 64 << 10 };
+
 hidden u64 stack_number(void);
 hidden int enter_stack(struct control *c, u64 slot);
 hidden void leave_stack(struct control *c);
 hidden int on_goroutine(struct control *c);
 hidden void enter_goroutine(struct control *c, u64 goroutine);
-hidden int on_signal_stack(u64 slot, struct sigaltstack *ss);
+hidden int on_signal_stack(struct control *c, u64 slot, struct sigaltstack *ss);
 hidden void stacks_init(void);
 hidden int extra_shadow(void);
 hidden int extra_late(void);

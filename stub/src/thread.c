@@ -24,10 +24,12 @@ static struct control *begin_task(struct control *c, u32 pid, u32 tid, u64 owner
 	if (!c)
 		return 0;
 	struct twin *w = find_twin((u64)c);
-	struct table table = c->table; /* a dead thread's; never one of another process, those are wiped */
+	struct table table = c->table; /* these two a dead thread's; never one of another process, those are wiped */
+	u64 room = c->room;
 	memset(c, 0, offsetof(struct control, tid));
 	memset(&c->pid, 0, offsetof(struct control, tables) - offsetof(struct control, pid));
 	c->pid = pid;
+	c->room = room;
 	c->self = c;
 	c->stacks = c->few;
 	c->nstacks = lengthof(c->few);

@@ -41,4 +41,5 @@ fentry_words:
 	WORD	fentry_tables, W_TABLES, 4
 	WORD	fentry_syscalls_on, W_SYSCALLS, 4
 	WORD	fentry_plain, W_PLAIN, 4
+	WORD	fentry_home_place, W_PLACE, 8
 	.section .note.GNU-stack, "", @progbits

@@ -139,7 +139,7 @@ func (r *Runtime) find() error {
 func (r *Runtime) Again() error { return r.find() }
 
 // homeVersion is HOME_VERSION of stub/src/home.h.
-const homeVersion = 14
+const homeVersion = 15
 
 // next reads the image at an address, and returns where the next one is.
 func (r *Runtime) next(at uint64, err *error) uint64 {

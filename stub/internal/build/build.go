@@ -94,7 +94,7 @@ func Classic(name string) bool {
 	case "act.c", "act.S", "backtrace.c", "capture.c", "condition.c", "cfi.c", "memory.c", "quick.c", "walk.c", "signal.c", "signal.S",
 		"sigaction.c", "home.c", "settle.c", "exec.c", "exec.S", "follow.c", "loader.c", "loader.S", "start.S",
 		"graph.S", "order.S", "func.S", "flat.S", "flatorder.S", "opt.S", "profile.S", "count.S", "syscall.c", "syscall.S", "sysorder.S",
-		"goexec.c", "goroutine.c", "goroutine.S", "gomodule.c", "swap.c", "swap.S":
+		"goexec.c", "goroutine.c", "goroutine.S", "gomodule.c", "swap.c", "swap.S", "place.c", "place.S":
 		return false
 	case "attach.c", "attach.S", "loaded.S", "change.c", "detours.S":
 		return false

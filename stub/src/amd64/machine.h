@@ -300,6 +300,7 @@ static inline u64 blocks_index(u64 tp) { return tp >> BLOCKS_SHIFT & BLOCKS_MASK
 #define fentry_home_record_routine fentry_slow_record
 #define fentry_home_act_routine      fentry_slow_act
 #define fentry_home_act_exit_routine fentry_slow_act_exit
+#define fentry_home_place_routine    fentry_slow_place
 
 /* Which windows of shadow one of a stack has: fewer when there are no times in it. */
 enum { SHADOW_WINDOWS = 4, SHADOW_FEW = 2 };

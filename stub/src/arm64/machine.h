@@ -211,6 +211,7 @@ static inline u64 blocks_index(u64 tp) { return (tp ^ tp >> BLOCKS_FOLD) >> BLOC
 #define fentry_home_record_routine fentry_record_keeping
 #define fentry_home_act_routine      fentry_act_keeping
 #define fentry_home_act_exit_routine fentry_act_exit_keeping
+#define fentry_home_place_routine    fentry_place_keeping
 
 enum {
 	OWN_BASE = 1, /* nobody else uses the control base, and it is 0 in new threads */

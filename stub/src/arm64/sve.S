@@ -105,6 +105,7 @@ HIDDEN(\name)
 #ifndef FENTRY_CLASSIC
 	KEEPING fentry_act_keeping, fentry_slow_act
 	KEEPING fentry_act_exit_keeping, fentry_slow_act_exit
+	KEEPING fentry_place_keeping, fentry_slow_place
 #endif
 
 	.section .note.GNU-stack, "", %progbits
