@@ -192,7 +192,7 @@ func (c *capturing) wishes(p *Program, o *patch.Options) map[uint64]*wish {
 	for i := range c.rules {
 		filters[i] = c.rules[i].filter.In(p.Path)
 	}
-	refused, libc := 0, p.isCLibrary()
+	refused, ocaml, libc := 0, 0, p.isCLibrary()
 	for i := range p.Sites {
 		s := &p.Sites[i]
 		if !s.Traceable() {
@@ -209,6 +209,12 @@ func (c *capturing) wishes(p *Program, o *patch.Options) map[uint64]*wish {
 				w.conditions = append(w.conditions, c.rules[k].conditions...)
 				w.named = true
 			}
+		}
+		if s.Kind == record.KindOCaml { // which has registers of its own for them
+			if w.named {
+				ocaml++
+			}
+			continue
 		}
 		if w.what&arguments.Entries != 0 && (s.Ret == record.RetFP || s.Ret == record.RetSigned) {
 			w.what &^= arguments.Entries
@@ -232,6 +238,9 @@ func (c *capturing) wishes(p *Program, o *patch.Options) map[uint64]*wish {
 			}
 			out[s.Func] = &w
 		}
+	}
+	if ocaml > 0 {
+		c.say("%s: arguments and results of %d functions cannot be captured: they are OCaml's", p.Path, ocaml)
 	}
 	if refused > 0 {
 		c.say("%s: arguments of %d functions cannot be captured: args-after-prologue (compile with -mfentry, or "+

@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 		"internal/bigslice", "internal/parallel"},
 	"record/golang":  {"elfio", "arch/amd64", "arch/arm64", "arguments", "internal/parallel", "record/moves"},
 	"record/moves":   {"arch/amd64"},
-	"record/plain":   {"elfio", "elfio/ehframe", "arch/amd64", "arch/arm64", "record/code", "symbol", "internal/parallel"},
+	"record/plain":   {"elfio", "elfio/ehframe", "arch/amd64", "arch/arm64", "record/code", "record/moves", "symbol", "internal/parallel"},
 	"record/code":    {"elfio", "arch/amd64", "arch/arm64", "internal/parallel"},
 	"record/objects": {"elfio", "elfio/object", "arch/amd64", "internal/bigslice"},
 	"stub":           {"internal/format"},

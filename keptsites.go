@@ -45,7 +45,7 @@ func (p *Program) findSites(o record.Options) (sites []record.Site, err error) {
 		find: func() ([]record.Site, error) { return record.Find(p.File, o) },
 		read: record.ReadSites,
 		bytes: func(sites []record.Site) []byte {
-			if slices.ContainsFunc(sites, func(s record.Site) bool { return s.Moves != nil }) {
+			if slices.ContainsFunc(sites, func(s record.Site) bool { return s.Kind == record.KindGo }) {
 				return nil // Go's, which are found more quickly than they are read
 			}
 			return record.AppendSites(nil, sites)

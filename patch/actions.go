@@ -160,7 +160,7 @@ func (l *layout) findActing() (actions int, err error) {
 	of := p.Options.Actions.of(p.Options.Path)
 	for i := range p.Functions {
 		fn := &p.Functions[i]
-		if fn.Action != Trace {
+		if fn.Action != Trace || inPlace(fn.Site) {
 			continue
 		}
 		acts := of(fn.Site)

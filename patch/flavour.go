@@ -61,6 +61,9 @@ func (c cCode) check(f *elfio.File) error {
 // refuses adds a reason for functions that have signed the return address where their site is: it must not be
 // replaced.
 func (c cCode) refuses(s *record.Site) record.Reason {
+	if inPlace(s) && (c.o.Running || c.o.Addition != nil || c.o.Flat) {
+		return record.ReasonInPlace
+	}
 	if s.Reason == "" && s.Ret == record.RetSigned && !c.looks() {
 		return record.ReasonSignedReturn
 	}
@@ -138,8 +141,13 @@ func (c cCode) routines(k arch.ThunkKind, r role) (enter, exit string) {
 	return enter, exit
 }
 
-func (cCode) hasThunk(*record.Site) bool { return true }
+func (cCode) hasThunk(s *record.Site) bool { return !inPlace(s) }
 
-func (cCode) place(l *layout) error { return l.p.m.place(l) }
+func (cCode) place(l *layout) error {
+	if err := l.p.m.place(l); err != nil {
+		return err
+	}
+	return l.placeMoved()
+}
 
 func (c cCode) hides() bool { return !c.looks() }

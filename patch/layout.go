@@ -68,15 +68,16 @@ type layout struct {
 	firstCall map[uint32]uint64    // where the first call of a library's function is rewritten, by id
 	scattered bool                 // there are windows that are not in the order of functions
 
-	goCodes    []*goCode          // of Go's functions
-	goWindows  map[int][]goWindow // by function
-	goVeneers  map[string]uint64  // what leads to the runtime's routines, by name; 0: they are reached
-	goModule   uint64             // where the module is in a program that is relocated
-	goOriginal uint64             // what the code was, in a file
-	goLink     uint64             // and what tells the runtime to bring it there; 0: it is where it was made
+	placed       []*movedCode          // of functions that are recorded in place, in images that are not Go's
+	goCodes      []*goCode             // of Go's functions
+	movedWindows map[int][]movedWindow // by function
+	goVeneers    map[string]uint64     // what leads to the runtime's routines, by name; 0: they are reached
+	goModule     uint64                // where the module is in a program that is relocated
+	goOriginal   uint64                // what the code was, in a file
+	goLink       uint64                // and what tells the runtime to bring it there; 0: it is where it was made
 
-	goBack         map[int]bool    // functions that can be the original's again
-	goReturns      []arch.GoReturn // in the middle of their windows, by address
+	movedBack      map[int]bool    // functions that can be the original's again
+	movedReturns   []arch.GoReturn // in the middle of their windows, by address
 	goPreempt      uint64          // runtime.asyncPreempt
 	goPreempted    uint64          // where it leads: goroutines come there that were stopped by a signal
 	goPreemptedLen uint64          // of the code there
@@ -300,9 +301,6 @@ func (l *layout) number() {
 		}
 	}
 	l.traced = l.thunks
-	if l.p.golang == nil {
-		return
-	}
 	for i := range l.p.Functions {
 		if fn := &l.p.Functions[i]; fn.Action == Trace && fn.ID == 0 {
 			l.traced++

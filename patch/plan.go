@@ -275,7 +275,7 @@ func (p *Plan) choose(sites []record.Site) {
 
 // acts traces a function that is not selected for its actions. It returns false if there are none.
 func (p *Plan) acts(fn *Func, acts []Act) bool {
-	if len(acts) == 0 {
+	if len(acts) == 0 || inPlace(fn.Site) {
 		return false
 	}
 	fn.Action, fn.quiet = Trace, quiet(acts)
@@ -300,7 +300,7 @@ func isCall(k record.Kind) bool {
 // plain tells whether functions are traced that no compiler has prepared.
 func (p *Plan) plain() bool {
 	return slices.ContainsFunc(p.Functions, func(f Func) bool {
-		return f.Action == Trace && (f.Kind == record.KindPlain || f.Kind == record.KindGo)
+		return f.Action == Trace && (f.Kind == record.KindPlain || f.Moves != nil)
 	})
 }
 

@@ -99,11 +99,14 @@ func (m *Memory) Sites() (ids []uint32, at []uint64) {
 }
 
 func (l *layout) sites() (ids []uint32, at []uint64) {
-	if l.p.golang != nil {
-		return l.goSites()
-	}
 	for i := range l.p.Functions {
-		if fn := &l.p.Functions[i]; fn.ID != 0 && fn.role != swapping { // which is never off
+		switch fn := &l.p.Functions[i]; {
+		case fn.ID == 0 || fn.role == swapping: // which is never off
+		case l.movedBack[i]:
+			for _, w := range l.movedWindows[i] {
+				ids, at = append(ids, fn.ID), append(at, w.addr)
+			}
+		case fn.Moves == nil && l.p.golang == nil:
 			ids, at = append(ids, fn.ID), append(at, fn.Addr)
 		}
 	}

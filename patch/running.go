@@ -156,7 +156,7 @@ func (l *layout) running() (*Running, error) {
 
 // inCopy: the same instruction of the copy, or, of a site that is nops, what comes behind them.
 func (l *layout) inCopy(addr uint64) (uint64, bool) {
-	if to, ok := l.goCopy(addr); ok {
+	if to, ok := l.movedCopy(addr); ok {
 		return to, true
 	}
 	all := l.p.Functions

@@ -190,10 +190,10 @@ func (l *layout) config() (config, image []byte, err error) {
 	if l.backs != 0 {
 		m.Backs = int64(l.backs - r.image)
 	}
+	if l.thunks == 0 {
+		m.Thunks = 0
+	}
 	if p.golang != nil {
-		if l.thunks == 0 {
-			m.Thunks = 0
-		}
 		v := &p.golang.Version
 		m.GoID, m.Park, m.Created, m.Parent = v.GoID, p.goID(golang.Park), p.goID(golang.Created), v.Parent
 		m.Ready, m.Ended, m.CurG, m.Deep = p.goID(golang.Ready), p.goID(golang.Ended), v.CurG, arch.GoDeep
@@ -204,6 +204,9 @@ func (l *layout) config() (config, image []byte, err error) {
 		if !v.Module() {
 			m.Park = 0 // where its reason is among the arguments is not known
 		}
+	}
+	if len(l.placed) > 0 {
+		l.ownCode(&m)
 	}
 	if o.Errno {
 		m.Errno = p.errnoDistance(r.image)
@@ -332,5 +335,5 @@ func (l *layout) symbols() (out []inject.Symbol) {
 			})
 		}
 	}
-	return l.goSymbols(l.syscallSymbols(l.displacedSymbols(out)))
+	return l.movedSymbols(l.syscallSymbols(l.displacedSymbols(out)))
 }

@@ -320,6 +320,9 @@ func (l *layout) copiedFrames(t *ehframe.Table, v *ehframe.Variants, err *error)
 		if l.displacedFrames(t, v, err)(each); more && *err == nil {
 			l.syscallFrames(t, err)(each)
 		}
+		if more && *err == nil {
+			l.placedFrames(t, err)(each)
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ const (
 	ToNop                         // "nop": a profiling call becomes nops
 	ToLanding                     // "veneer": nops become the way to a thunk that the site's branch does not reach
 	ToCall                        // "call": a call through a word becomes one of a thunk
-	ToMoved                       // "move": instructions of a Go function have gone elsewhere
+	ToMoved                       // "move": instructions of a function that is recorded in place have gone elsewhere
 	ToSwap                        // "swap": a function that swaps pieces of its stack leads to its thunk
 )
 
@@ -151,13 +151,13 @@ func (l *layout) cut() error {
 				own[0].purpose = ToSwap
 			}
 		}
-		if len(islands)+len(calls)+len(l.goWindows) > 0 {
+		if len(islands)+len(calls)+len(l.movedWindows) > 0 {
 			site := len(own)
 			for _, pc := range islands[i] {
 				own = append(own, window{addr: pc.addr, n: uint16(pc.size), purpose: ToLanding})
 			}
 			own = append(own, calls[i]...)
-			for _, w := range l.goWindows[i] {
+			for _, w := range l.movedWindows[i] {
 				own = append(own, window{addr: w.addr, n: uint16(len(w.new)), purpose: ToMoved})
 			}
 			apart = append(apart, own[site:]...)

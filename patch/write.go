@@ -113,7 +113,7 @@ func (l *layout) writeSite(i int, r route) error {
 		case ToNop:
 			b = l.p.m.appendNops(b, int(w.n))
 		case ToMoved:
-			b = append(b, l.goNew(i, &w)...)
+			b = append(b, l.movedNew(i, &w)...)
 		case ToCall:
 			b, err = l.displacer.appendWordCall(b, l.before[w.at:], w.addr, r.to)
 		default:

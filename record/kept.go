@@ -20,7 +20,7 @@ import (
 // leastKept is fewer bytes than any site takes.
 const leastKept = 15
 
-// AppendSites appends sites of an image in the form that [ReadSites] reads. Sites of Go programs are not kept: their Moves
+// AppendSites appends sites of an image in the form that [ReadSites] reads. Sites of Go programs are not kept: they
 // are found more quickly than they are read.
 func AppendSites(b []byte, sites []Site) []byte {
 	w := keptWriter{b: b, start: len(b), words: map[string]int{}}
@@ -49,7 +49,10 @@ func AppendSites(b []byte, sites []Site) []byte {
 			w.signed(c - at)
 			at = c
 		}
-		w.flags(s.Catches, s.Own, s.Untabled, s.Swaps)
+		w.flags(s.Catches, s.Own, s.Untabled, s.Swaps, s.Moves != nil)
+		if s.Moves != nil {
+			w.moves(s.Moves, s.Func)
+		}
 		w.word(s.Source)
 		w.word(string(s.Reason))
 	}
@@ -92,7 +95,11 @@ func ReadSites(f *elfio.File, b []byte) ([]Site, error) {
 				s.Calls[i] = at
 			}
 		}
-		r.flags(&s.Catches, &s.Own, &s.Untabled, &s.Swaps)
+		moved := false
+		r.flags(&s.Catches, &s.Own, &s.Untabled, &s.Swaps, &moved)
+		if moved {
+			s.Moves = r.moves(f, s.Func)
+		}
 		s.Source, s.Reason = r.word(), Reason(r.word())
 		if r.bad {
 			return nil, errKept

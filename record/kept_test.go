@@ -31,7 +31,15 @@ func filled(t testing.TB, f *elfio.File) Site {
 			x.SetString(v.Type().Field(i).Name)
 		default:
 			switch p := x.Addr().Interface().(type) {
-			case **moves.Moves: // sites that have them are not kept
+			case **moves.Moves:
+				at := f.Header.Entry
+				*p = &moves.Moves{
+					Runs: []moves.Run{
+						{Addr: at, Len: 7, Room: 9, Via: at - 100, Outside: true, Events: []moves.Event{{At: 3}, {At: 7, Exit: true}}},
+						{Addr: at + 20, Len: 1, Room: 2},
+					},
+					Branches: []moves.Branch{{Addr: at + 9, Len: 2, To: at + 4, Via: at + 30}, {Addr: at + 15, Len: 6, To: at}},
+				}
 			case *[]string:
 				*p = []string{"b", "", "c"}
 			case *[]uint64:

@@ -3,12 +3,14 @@ package record
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/fentry-dev/fentry/internal/parallel"
+	"github.com/fentry-dev/fentry/record/moves"
 	"github.com/fentry-dev/fentry/record/plain"
 	"github.com/fentry-dev/fentry/symbol"
 )
@@ -60,12 +62,21 @@ func (fd *finder) plain() error {
 	}
 	var mu sync.Mutex
 	brief := map[int]plain.Entry{} // by site
+	var cramped []int              // sites of OCaml's functions
 	parallel.Ranges(len(fd.sites), piece, func(from, to int) {
 		own := fd.own()
 		for i := from; i < to; i++ {
 			s := &fd.sites[i]
 			k := own.im.funcs.at(s.Func)
 			if k < 0 || !wanted(s) {
+				continue
+			}
+			if f.OCaml(k) {
+				if own.ocaml(s, f, k, nil); s.Reason == ReasonOCamlNoRoom {
+					mu.Lock()
+					cramped = append(cramped, i)
+					mu.Unlock()
+				}
 				continue
 			}
 			e := f.Entry(k)
@@ -77,7 +88,8 @@ func (fd *finder) plain() error {
 			}
 		}
 	})
-	fd.detours(f, brief)
+	slices.Sort(cramped)
+	fd.detours(f, brief, cramped)
 	return nil
 }
 
@@ -110,9 +122,10 @@ func (fd *finder) unlistedFunctions(f *plain.Finder) bool {
 	return true
 }
 
-// detours gives sites that have room for a short jump only the padding that it goes to, in the order of their addresses.
-func (fd *finder) detours(f *plain.Finder, brief map[int]plain.Entry) {
-	if len(brief) == 0 {
+// detours gives sites that have room for a short jump only the padding that it goes to, in the order of their addresses, and then
+// functions of OCaml's that are cramped.
+func (fd *finder) detours(f *plain.Finder, brief map[int]plain.Entry, cramped []int) {
+	if len(brief)+len(cramped) == 0 {
 		return
 	}
 	places := slices.Sorted(maps.Keys(brief))
@@ -121,6 +134,11 @@ func (fd *finder) detours(f *plain.Finder, brief map[int]plain.Entry) {
 			s := &fd.sites[i]
 			if e, ok := brief[i]; ok && !yield(e.Addr, e.Addr+uint64(e.Len)) || s.Len > 0 && !yield(s.Addr, s.End()) {
 				return
+			}
+			for r := range s.runs() {
+				if !yield(r.Addr, r.Addr+uint64(max(r.Len, r.Room))) {
+					return
+				}
 			}
 		}
 	})
@@ -131,6 +149,11 @@ func (fd *finder) detours(f *plain.Finder, brief map[int]plain.Entry) {
 			fd.sites[i].Reason = ReasonNoSite
 			fd.displaced(&fd.sites[i], e, via)
 		}
+	}
+	for _, i := range cramped {
+		s := &fd.sites[i]
+		s.Reason = ReasonNoSite
+		fd.ocaml(s, f, fd.im.funcs.at(s.Func), pads)
 	}
 }
 
@@ -195,6 +218,33 @@ func (fd *finder) displaced(s *Site, e plain.Entry, via uint64) {
 	}
 	if s.Reason = site.Reason; s.Reason == "" {
 		*s = site
+	}
+}
+
+// ocaml has a function of OCaml's be traced in place, unless there is a reason against it.
+func (fd *finder) ocaml(s *Site, f *plain.Finder, k int, pads *plain.Pads) {
+	m, why := f.OCamlMoves(k, pads)
+	site := *s
+	site.Kind, site.Ret, site.Reason = KindOCaml, fd.m.atEntry(), Reason(why)
+	fd.complete(&site)
+	fd.exclude(&site)
+	if s.Reason = site.Reason; s.Reason == "" {
+		site.Moves = &m
+		*s = site
+	}
+}
+
+// runs are the runs of instructions of which others take the place.
+func (s *Site) runs() iter.Seq[*moves.Run] {
+	return func(yield func(*moves.Run) bool) {
+		if s.Moves == nil {
+			return
+		}
+		for i := range s.Moves.Runs {
+			if !yield(&s.Moves.Runs[i]) {
+				return
+			}
+		}
 	}
 }
 

@@ -55,6 +55,8 @@ const (
 	ReasonUndecodable   = Reason(plain.Undecodable)
 	ReasonExclusive     = Reason(plain.Exclusive)
 	ReasonAddressTaken  = Reason(plain.AddressTaken)
+	ReasonOCamlRuntime  = Reason(plain.OCamlRuntime)
+	ReasonOCamlNoRoom   = Reason(plain.OCamlNoRoom)
 
 	ReasonGoAssembly = Reason(golang.Assembly)
 	ReasonGoRuntime  = Reason(golang.Runtime)
@@ -70,6 +72,8 @@ const (
 	ReasonGoChecks   = Reason(golang.Unchecked)
 
 	ReasonGoC Reason = "go-c-code"
+
+	ReasonInPlace Reason = "recorded-in-place"
 )
 
 // ReasonText is a reason code with its explanation.
@@ -183,6 +187,13 @@ func Reasons() []ReasonText {
 		{ReasonAddressTaken,
 			"The function makes system calls at which threads can be cancelled, and a signal handler finds out from the " +
 				"program counter how far it has come."},
+		{ReasonOCamlRuntime, "OCaml's runtime in assembly, which goes from OCaml's code to C's and back."},
+		{ReasonOCamlNoRoom,
+			"One of the ends of OCaml's function has no room for a jump, nor is there any near by at which unwinders see no " +
+				"difference; or what would have to move is the first to touch the stack, which OCaml catches where it ends."},
+		{ReasonInPlace,
+			"The function is OCaml's, which is recorded at its own instructions: not in a program that runs already (record -p), " +
+				"nor by function,function_graph, nor if it is added while the program runs."},
 		{ReasonGoAssembly, "A Go program's function in assembly, which may use registers as it likes."},
 		{ReasonGoRuntime,
 			"The function is of Go's runtime, or the linker has made it (--runtime; not in programs with C code, nor where only " +

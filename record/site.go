@@ -40,7 +40,7 @@ type Site struct {
 	Slot  uint64
 	Calls []uint64
 
-	// Of KindGo: all that is rewritten of the function, which is in several places. Addr is Func, and Len is 0.
+	// Of KindGo and KindOCaml: all that is rewritten of the function, which is in several places. Addr is Func, and Len is 0.
 	Moves *moves.Moves
 
 	// Own: of KindGo, and of functions of Go's that are not traced: of package main or of the main module. Patterns name
@@ -81,9 +81,10 @@ const (
 	KindPlain                  // the function's own first instructions
 	KindLibCall                // calls of a library's function: the jump of the linker's stub, or the calls themselves
 	KindGo                     // a function of Go's: the check for room on the stack, and all of its ends
+	KindOCaml                  // a function of OCaml's: its first instructions, and all of its ends
 )
 
-var kindNames = [...]string{"none", "fentry-call", "nop-mcount", "mcount-call", "patchable", "xray", "plain", "libcall", "go"}
+var kindNames = [...]string{"none", "fentry-call", "nop-mcount", "mcount-call", "patchable", "xray", "plain", "libcall", "go", "ocaml"}
 
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {

@@ -48,6 +48,9 @@ func (im *Image) body(f *Func) (*body, Reason) {
 // function that ends has given back.
 func isTable(b *moves.Body, i int) bool {
 	x := &b.Ins[i]
+	if x.Op != amd64.JmpInd {
+		return false
+	}
 	if x.ModRM>>6 == 3 {
 		return x.SP != 0
 	}

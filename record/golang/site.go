@@ -101,25 +101,15 @@ const Ready = "runtime.ready"
 // Ended is what a goroutine ends with.
 const Ended = "runtime.goexit1"
 
-// Ends says at which ends of a function's calls there are events.
-type Ends uint8
-
-// The values of Ends.
-const (
-	BothEnds Ends = iota
-	OnlyEntries
-	OnlyExits
-)
-
 // Only returns at which ends of a function there are events.
-func Only(name string) Ends {
+func Only(name string) moves.Ends {
 	switch name {
 	case Created:
-		return OnlyExits
+		return moves.OnlyExits
 	case Ready, Ended:
-		return OnlyEntries
+		return moves.OnlyEntries
 	}
-	return BothEnds
+	return moves.BothEnds
 }
 
 // Silent reports whether a function's calls are not recorded, but what they do.

@@ -48,6 +48,9 @@ type Body struct {
 	Scratch uint16
 	// Stay reports whether an instruction must not move, for its own sake.
 	Stay func(i int) bool
+	// Padding returns where behind some function there is place for a jump that one of two bytes at the entry leads to; 0:
+	// nowhere. nil: it is not asked.
+	Padding func(at uint64) uint64
 	// Alike reports whether a jump of two bytes at an address may lead to another one: whoever asks what is there sees no
 	// difference.
 	Alike func(from, to uint64) bool
@@ -59,9 +62,9 @@ func (b *Body) Raw(i int) []byte {
 	return b.Code[x.PC-b.Entry:][:x.Len]
 }
 
-// Decode decodes the function at an address, and notes where its branches go. table tells the indirect jumps that are
-// those of a switch, others leave the function. Of a function that cannot be followed it returns a reason.
-func Decode(entry uint64, code []byte, sp func(pc uint64) int32, table func(b *Body, i int) bool) (*Body, Reason) {
+// Decode decodes the function at an address, and notes where its branches go. stays tells the indirect jumps and returns by
+// which the function does not end. Of a function that cannot be followed it returns a reason.
+func Decode(entry uint64, code []byte, sp func(pc uint64) int32, stays func(b *Body, i int) bool) (*Body, Reason) {
 	b := &Body{Entry: entry, Code: code}
 	at := make([]int32, len(b.Code)) // index of the instruction that begins at an offset, plus 1
 	for o := 0; o < len(b.Code); {
@@ -81,7 +84,7 @@ func Decode(entry uint64, code []byte, sp func(pc uint64) int32, table func(b *B
 	}
 	b.Code = b.Code[:len(b.Code)-b.Pad]
 	for i := range b.Ins {
-		if !b.follow(i, at, table) {
+		if !b.follow(i, at, stays) {
 			return nil, Undecodable
 		}
 	}
@@ -92,13 +95,11 @@ func Decode(entry uint64, code []byte, sp func(pc uint64) int32, table func(b *B
 }
 
 // follow notes where an instruction goes. It returns false if that is the middle of another one.
-func (b *Body) follow(i int, at []int32, table func(*Body, int) bool) bool {
+func (b *Body) follow(i int, at []int32, stays func(*Body, int) bool) bool {
 	x := &b.Ins[i]
 	switch x.Op {
-	case amd64.Ret:
-		x.Exit = true
-	case amd64.JmpInd:
-		x.Exit = !table(b, i)
+	case amd64.Ret, amd64.JmpInd:
+		x.Exit = !stays(b, i)
 	case amd64.Jmp, amd64.Jcc, amd64.Loop, amd64.Jrcxz, amd64.Xbegin:
 		to := x.Target(x.PC) - b.Entry
 		if to >= uint64(len(b.Code)) {

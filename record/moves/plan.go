@@ -40,6 +40,7 @@ type planner struct {
 	runs    []run
 	aimed   map[int]bool // instructions inside runs that branches go to
 	free    []place
+	outside uint64            // padding that the entry's takes; 0: none
 	jumps   map[uint64]uint64 // places of five bytes that short jumps take, by where these are
 	sources map[int][]int     // branches, by the instruction that they go to
 }
@@ -279,7 +280,11 @@ func (p *planner) detour(at uint64) bool {
 			return true
 		}
 	}
-	return false
+	if at == p.Entry && p.Padding != nil {
+		p.outside = p.Padding(at)
+		p.jumps[at] = p.outside
+	}
+	return p.jumps[at] != 0
 }
 
 // shortReach is how far a short jump goes, in either direction.
@@ -312,6 +317,7 @@ func (p *planner) host(i int) int {
 func (p *planner) describe(r run) Run {
 	first := p.Ins[r.from].PC
 	out := Run{Addr: first, Len: int(p.Ins[r.to-1].End() - first), Room: r.room, Via: p.jumps[first]}
+	out.Outside = out.Via != 0 && out.Via == p.outside
 	for i := r.from; i < r.to; i++ {
 		x := &p.Ins[i]
 		at := int(x.PC - first)

@@ -11,7 +11,7 @@ func (x *Instruction) General(raw []byte) (reads, writes uint16) {
 	if x.Enc != amd64.Legacy || x.Map > 1 {
 		return 0, 0
 	}
-	reads = x.addressed(raw)
+	reads = x.Addressed(raw)
 	reg, rm := uint16(1)<<(x.ModRM>>3&7|x.REX&4<<1), uint16(0)
 	if x.ModRM>>6 == 3 {
 		rm = 1 << (x.ModRM&7 | x.REX&1<<3)
@@ -65,8 +65,8 @@ func (x *Instruction) inOpcode() (reads, writes uint16) {
 	return 0, 0
 }
 
-// addressed are the registers of an operand in memory.
-func (x *Instruction) addressed(raw []byte) uint16 {
+// Addressed are the registers of an operand in memory.
+func (x *Instruction) Addressed(raw []byte) uint16 {
 	mod, rm := x.ModRM>>6, x.ModRM&7
 	if mod == 3 || mod == 0 && rm == 5 {
 		return 0

@@ -30,6 +30,8 @@ type Pads struct {
 
 type span struct{ lo, hi uint64 }
 
+func (s span) has(addr uint64) bool { return addr-s.lo < s.hi-s.lo }
+
 // Pads returns the padding of the image. taken yields the first byte and the end of what is overwritten otherwise,
 // sorted.
 func (f *Finder) Pads(taken func(yield func(lo, hi uint64) bool)) *Pads {
@@ -41,8 +43,10 @@ func (f *Finder) Pads(taken func(yield func(lo, hi uint64) bool)) *Pads {
 }
 
 // Take returns where the jump to the thunk has a place for a site that has room for a short jump only; 0: nowhere.
-func (p *Pads) Take(e Entry) uint64 {
-	next := e.Addr + amd64.JumpShortLen
+func (p *Pads) Take(e Entry) uint64 { return p.take(e.Addr) }
+
+func (p *Pads) take(addr uint64) uint64 {
+	next := addr + amd64.JumpShortLen
 	lo, hi := next-min(next, 128), next+127
 	for k := max(p.f.containing(lo), 0); k < len(p.f.funcs) && p.f.funcs[k].Addr <= hi; k++ {
 		begin, end := p.f.padding(k)

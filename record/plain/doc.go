@@ -24,7 +24,7 @@
 //   - entry.go: the rules
 //   - amd64pads.go: where jumps go that are too short for a thunk
 //   - foreign.go: images that are left alone
-//   - ocaml.go: OCaml's functions, which are left alone
+//   - ocaml.go, *ocaml*.go: OCaml's functions, no return address of which can be replaced
 //   - swap.go, amd64swap.go, arm64swap.go: functions that swap pieces of their stack
 //   - machine.go: what the rules have to know of an instruction set; amd64*.go and arm64*.go mirror each other, but for
 //     flags (amd64flags.go)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
+	"github.com/fentry-dev/fentry/record/moves"
 )
 
 // machine is what the proof has to know of an instruction set. amd64*.go and arm64*.go have the same files.
@@ -41,6 +42,8 @@ type machine interface {
 	window(e *entry) Refusal
 	// begins reports whether an instruction begins at an offset of code, or behind it.
 	begins(code []byte, off int) bool
+	// ocaml plans how function i is recorded in place, which is OCaml's; see [Finder.OCamlMoves].
+	ocaml(f *Finder, i int, pads *Pads) (moves.Moves, Refusal)
 	// maySwap looks for the bytes that instructions certainly have by which functions swap pieces of their stack.
 	maySwap(code []byte) bool
 }

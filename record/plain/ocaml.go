@@ -31,8 +31,10 @@ var (
 
 // ocaml is what an image has of OCaml.
 type ocaml struct {
-	code   []span // of OCaml's functions and of the runtime's assembly, sorted
-	hidden bool   // there is some of which nothing tells where it is
+	code     []span // of OCaml's functions and of the runtime's assembly, sorted
+	assembly span   // the latter
+	hidden   bool   // there is some of which nothing tells where it is
+	traced   bool   // OCaml's functions are traced as well (ocamlmoves.go)
 }
 
 // ocamlIn reads it.
@@ -71,6 +73,12 @@ func ocamlIn(f *elfio.File) (o ocaml) {
 			r.hi = s.Value
 		}
 	}
+	if r := bounds["caml_system"]; r != nil {
+		o.assembly = *r
+	}
+	o.traced = version4(f, o.assembly, func(name string) bool {
+		return slices.ContainsFunc(syms, func(s elfio.Symbol) bool { return s.Name == name })
+	})
 	for _, r := range bounds {
 		o.hidden = o.hidden || r.lo == 0 || r.hi < r.lo
 		if r.lo < r.hi {
