@@ -47,13 +47,13 @@ const maxMangled = 16 << 10
 const maxDemangled = 16
 
 // Mangled reports whether Demangle would try to demangle a name: C++ (_Z, ___Z of clang's blocks, _GLOBAL_ of
-// constructors before main) or Rust (_R, _Z).
+// constructors before main), Rust (_R, _Z) or OCaml (caml).
 func Mangled(name string) bool {
 	return strings.HasPrefix(name, "_Z") || strings.HasPrefix(name, "_R") ||
-		strings.HasPrefix(name, "___Z") || strings.HasPrefix(name, "_GLOBAL_")
+		strings.HasPrefix(name, "___Z") || strings.HasPrefix(name, "_GLOBAL_") || isOCaml(name)
 }
 
-// Demangle returns the name of a C++ or Rust symbol as in its source, and other names unchanged. A version suffix
+// Demangle returns the name of a C++, Rust or OCaml symbol as in its source, and other names unchanged. A version suffix
 // (@GLIBCXX_3.4) is removed first; [CallSuffix] stays.
 func Demangle(name string, style Style) string {
 	if callee, ok := strings.CutSuffix(name, CallSuffix); ok && callee != "" {
@@ -62,6 +62,13 @@ func Demangle(name string, style Style) string {
 	name = BaseName(name)
 	if style == No || !Mangled(name) || len(name) > maxMangled {
 		return name
+	}
+	if isOCaml(name) {
+		short, full, _ := ocamlNames(name)
+		if style == Simple {
+			return short
+		}
+		return full
 	}
 	opts := []demangle.Option{demangle.MaxLength(maxDemangled)}
 	if style == Simple {
@@ -77,9 +84,9 @@ func Demangle(name string, style Style) string {
 	return out
 }
 
-// DemangleForms returns the forms in which people know the name of a C++ or Rust function: the full signature, the
-// name without parameters, spelled out and as [Simple] has it, and the name without template arguments, too. It
-// returns nil for other names. Those of a call into a library end with [CallSuffix].
+// DemangleForms returns the forms in which people know the name of a C++, Rust or OCaml function: the full signature, the
+// name without parameters, spelled out and as [Simple] has it, and the name without template arguments, too; of an OCaml
+// function with its number and without. It returns nil for other names. Those of a call into a library end with [CallSuffix].
 func DemangleForms(name string) []string {
 	if callee, ok := strings.CutSuffix(name, CallSuffix); ok && callee != "" {
 		forms := DemangleForms(callee)
@@ -90,6 +97,12 @@ func DemangleForms(name string) []string {
 	}
 	name = BaseName(name)
 	if !Mangled(name) || len(name) > maxMangled {
+		return nil
+	}
+	if isOCaml(name) {
+		if short, full, ok := ocamlNames(name); ok {
+			return distinct(full, short)
+		}
 		return nil
 	}
 	limit := demangle.MaxLength(maxDemangled)

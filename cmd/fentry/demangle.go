@@ -18,7 +18,7 @@ func (d *demangleFlag) Set(s string) (err error) {
 }
 
 func (d *demangleFlag) add(cmd *cobra.Command) {
-	cmd.Flags().Var(d, "demangle", "show C++ and Rust names as `STYLE`: simple, full (with parameters, spelled out) or no")
+	cmd.Flags().Var(d, "demangle", "show C++, Rust and OCaml names as `STYLE`: simple, full (with parameters, spelled out) or no")
 }
 
 // name returns a raw symbol as it is shown; who prints it makes it safe.
