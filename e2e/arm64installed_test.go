@@ -16,10 +16,14 @@ type foreign struct {
 	invocation
 }
 
+// arm64Lost are how many events of a program may be lost: those of C functions that C calls in slots which exceptions of OCaml's
+// have left, as nothing says that no coroutine has them.
+var arm64Lost = map[string]uint64{"unison-2.52": 20}
+
 // arm64Packages are those with the programs of arm64Installed, and what they are linked with.
 var arm64Packages = strings.Fields(`libc6 libgcc-s1 zlib1g libtinfo6 bash perl-base libcrypt1 python3.11-minimal libpython3.11-minimal
 	libexpat1 coreutils libselinux1 libpcre2-8-0 libacl1 libattr1 libgmp10 sqlite3 libsqlite3-0 libreadline8 git gzip xz-utils
-	liblzma5 mawk make cpp-12 libisl23 libmpc3 libmpfr6 libzstd1 sed grep tar diffutils`)
+	liblzma5 mawk make unison-2.52 cpp-12 libisl23 libmpc3 libmpfr6 libzstd1 sed grep tar diffutils`)
 
 // arm64Installed are programs of the packages. What they start is this machine's.
 func arm64Installed() []foreign {
@@ -56,6 +60,7 @@ print pack("NnC", 1, 2, 3) eq "\0\0\0\1\0\2\3" ? "ok\n" : "no\n"; exit 4`
 			files: map[string]string{"u.c": unit}}},
 		{"usr/bin/sqlite3", invocation{argv: []string{"sqlite3", ":memory:"}, stdin: "create table t(a, b); insert into t values (1,'x'),(2,'y'),(3,'z');" +
 			" select a, upper(b) from t where a > 1 order by b desc; explain query plan select * from t;"}},
+		{"usr/bin/unison-2.52", invocation{argv: []string{"unison-2.52", "-doc", "tutorial"}}},
 		{"bin/gzip", invocation{argv: []string{"gzip", "-c"}, stdin: text}},
 		{"usr/bin/xz", invocation{argv: []string{"xz", "-T2", "-c", "--block-size=4096"}, stdin: text}},
 		{"usr/bin/make", invocation{argv: []string{"make", "-s", "-n", "-j2"}, files: map[string]string{"Makefile": "all: a b\n\tcat a b\na b:\n\techo $@ > $@\n"}}},
@@ -93,7 +98,7 @@ func TestInstalledARM64(t *testing.T) {
 				sameBehaviour(t, want, p.run(t, file, record...))
 				if d, err := decode(data); err != nil {
 					t.Errorf("%s: trace: %v", options, err)
-				} else if d.events == 0 || d.lost != 0 {
+				} else if d.events == 0 || uint64(d.lost) > arm64Lost[name] {
 					t.Errorf("%s: %d events, %d lost", options, d.events, d.lost)
 				} else {
 					t.Logf("%s: %d events", options, d.events)

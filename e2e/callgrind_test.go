@@ -111,30 +111,37 @@ print(#table.concat(t, ","), n, (("abc"):rep(20):gsub("b%a", "%0%0")))
 			if tr.lost != 0 {
 				t.Errorf("%d events lost", tr.lost)
 			}
-			got := map[string]int64{}
-			for f, n := range tr.entries {
-				got[f.name] += n
-			}
-			wrong, total := 0, int64(0)
-			for name, n := range got {
-				total += n
-				if want[name] != n && name != "main" { // callgrind shows main below an address
-					if wrong++; wrong <= 15 {
-						t.Errorf("calls of %s: trace %d, callgrind %d", name, n, want[name])
-					}
-				}
-			}
-			for name, n := range want {
-				if _, traceable := tr.traceable[name]; traceable && got[name] == 0 && n != 0 {
-					if wrong++; wrong <= 15 {
-						t.Errorf("calls of %s: trace 0, callgrind %d", name, n)
-					}
-				}
-			}
-			t.Logf("%d functions, %d calls, %d wrong", len(got), total, wrong)
-			if total < 5_000 {
+			if total := sameCounts(t, tr, want); total < 5_000 {
 				t.Errorf("only %d calls", total)
 			}
 		})
 	}
+}
+
+// sameCounts compares how often each function is called in a trace with what callgrind has counted. It returns how many calls
+// there are.
+func sameCounts(t *testing.T, tr *decoded, want map[string]int64) (total int64) {
+	t.Helper()
+	got := map[string]int64{}
+	for f, n := range tr.entries {
+		got[f.name] += n
+	}
+	wrong := 0
+	for name, n := range got {
+		total += n
+		if want[name] != n && name != "main" { // callgrind shows main below an address
+			if wrong++; wrong <= 15 {
+				t.Errorf("calls of %s: trace %d, callgrind %d", name, n, want[name])
+			}
+		}
+	}
+	for name, n := range want {
+		if _, traceable := tr.traceable[name]; traceable && got[name] == 0 && n != 0 {
+			if wrong++; wrong <= 15 {
+				t.Errorf("calls of %s: trace 0, callgrind %d", name, n)
+			}
+		}
+	}
+	t.Logf("%d functions, %d calls, %d wrong", len(got), total, wrong)
+	return total
 }
