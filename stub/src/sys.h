@@ -78,11 +78,14 @@ static inline void futex_wake(u32 *word, u32 n) { sys(SYS_futex, word, FUTEX_WAK
 static inline int readable(u64 a) { return sys(SYS_rt_sigprocmask, -1, a, 0, 8, 0, 0) == -EINVAL_; }
 
 /* block keeps every signal away from this thread until unblock. Another thread may forbid that meanwhile, for itself alone:
-   then this one's signals are let through all the same. */
+   then this one's signals are let through all the same. A thread that comes to the end of its stack with signals blocked is
+   killed, whatever handler it has. So it comes there before: STACK_ROOM is less than a page, and more than what follows needs. */
+enum { STACK_ROOM = 2048 };
 struct sigset { u64 mask; i64 failed; };
 static inline struct sigset block(void)
 {
 	struct sigset all = { ~0UL, 0 }, old = { 0, 0 };
+	touch_stack(STACK_ROOM);
 	old.failed = sys(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, &all.mask, &old.mask, 8, 0, 0);
 	return old;
 }

@@ -58,6 +58,9 @@ static inline u64 counter(void)
 	return (u64)hi << 32 | lo;
 }
 
+/* touch_stack reads what is n bytes below the stack pointer, a constant. */
+static inline void touch_stack(int n) { __asm__ volatile("testb %%al, %c0(%%rsp)" : : "i"(-n) : "cc", "memory"); }
+
 /* thread_pointer identifies the running thread: the word at fs:0, which the
    x86-64 TLS ABI makes the thread pointer itself. */
 static inline u64 thread_pointer(void)
