@@ -83,6 +83,13 @@ func TestPlainARM64(t *testing.T) {
 			want: "f: reads-return-address +0 lr\ng: reads-return-address +0 lr",
 		},
 		{
+			name: "a jump to where it is read, or what it does returns twice",
+			text: afn("f", "mov x0, x30\nret") + afn("g", "mov x1, #0\nb f") + afn("h", "mov x1, #0\nb g") +
+				afn("i", "mov x8, #220\nsvc #0\nret") + afn("j", "mov x1, #0\nb i"),
+			want: "f: reads-return-address +0 lr\ng: reads-return-address +0 lr\nh: reads-return-address +0 lr\n" +
+				"i: returns-twice +0 lr\nj: returns-twice +0 lr",
+		},
+		{
 			name: "what veneers may change comes in, goes out",
 			text: afn("f", "mov x0, x16\nret") + afn("g", "mov w17, #1\nadd x0, x0, x17\nret") + afn("h", "mov x0, x1\ncset x0, eq\nret") +
 				afn("i", "cmp x0, x1\ncset x0, eq\nret") + afn("out", "cmp x0, #1\nret") +

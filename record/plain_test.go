@@ -111,6 +111,18 @@ func TestPlain(t *testing.T) {
 				"i: reads-return-address +0 0 0\nj:  +0 9 9\nk:  +0 6 6\nl: reads-return-address +0 0 0",
 		},
 		{
+			name: "jumps to a function that reads the return address: in between, conditional, from a frame to a part, by running on",
+			text: fn("f", "mov (%rsp),%rax\nmov $1,%ecx\nret") + fn("g", "xor %esi,%esi\nmov $1,%ecx\njmp f") +
+				fn("h", "mov $1,%ecx\njmp g") + fn("i", "mov $1,%eax\ntest %edi,%edi\njz f\nret") +
+				fn("j", "push %rbx\n.cfi_adjust_cfa_offset 8\nmov $1,%eax\njmp part") +
+				fn("part", ".cfi_adjust_cfa_offset 8\nmov 8(%rsp),%rax\npop %rbx\n.cfi_adjust_cfa_offset -8\nret") +
+				fn("k", "mov $1,%eax") + fn("l", "mov (%rsp),%rcx\nmov $1,%ecx\nret") +
+				fn("m", "mov $1,%eax\njmp n") + fn("n", "mov $1,%eax\nret"),
+			want: "f: reads-return-address +0 0 0\ng: reads-return-address +0 0 0\nh: reads-return-address +0 0 0\n" +
+				"i: reads-return-address +0 0 0\nj: reads-return-address +0 0 0\npart: cold-part +0 0 0\n" +
+				"k: reads-return-address +0 0 0\nl: reads-return-address +0 0 0\nm:  +0 5 5\nn:  +0 5 5",
+		},
+		{
 			name: "flags that come in, flags that go out",
 			text: fn("f", "mov $1,%eax\nadc $0,%eax\nret") + fn("g", "mov $1,%eax\ninc %eax\nsetc %al\nret") +
 				fn("h", "mov $1,%eax\nadd $1,%eax\nsetc %al\nret") +

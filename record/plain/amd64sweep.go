@@ -81,7 +81,7 @@ func amd64RunsOn(in amd64.Inst) bool {
 // inst takes what one instruction tells.
 func (s *amd64Sweep) inst(d *decoder, in amd64.Inst, raw []byte, pc uint64) {
 	row, known := d.frames.at(pc)
-	if known && usesReturn(in, raw, row) {
+	if known && (row.Saved || !row.Moved) && usesReturn(in, raw, row) { // a thread of clone's has none
 		d.facts |= usesCaller
 	}
 	if belowStack(in, raw) {

@@ -25,12 +25,13 @@ type Finder struct {
 	fixed   bool    // it cannot be moved: an address can be in any word, and in any operand
 	guarded bool    // indirect branches have to go to landing pads
 
-	marks   marks
-	facts   []fact // by function
-	bases   []base
-	results []result
-	unread  map[uint64]bool               // entries of the unwind table, by address: their language-specific data makes no sense
-	early   map[uint64][]ehframe.CallSite // of entries: the first call sites
+	marks    marks
+	facts    []fact // by function
+	bases    []base
+	results  []result
+	jumpsOut []jumpOut
+	unread   map[uint64]bool               // entries of the unwind table, by address: their language-specific data makes no sense
+	early    map[uint64][]ehframe.CallSite // of entries: the first call sites
 }
 
 // New reads an image. funcs are all its functions, sorted by address, each once; refs the addresses that dynamic
@@ -86,6 +87,7 @@ func (f *Finder) decode(t *ehframe.Table) {
 	f.jumpTables()
 	f.flagResults()
 	f.follow()
+	f.passOn()
 }
 
 // Supported reports whether functions of the image's machine can be displaced.

@@ -1,6 +1,9 @@
 package plain
 
 import (
+	"cmp"
+	"slices"
+	"sort"
 	"sync"
 
 	"github.com/fentry-dev/fentry/internal/parallel"
@@ -63,6 +66,12 @@ type base struct {
 	table  uint64
 	lo, hi uint64 // the unit
 	fn     int32
+}
+
+// jumpOut is a jump out of a function, or that it runs on, to where its return address is still the same.
+type jumpOut struct {
+	to   uint64
+	from int32
 }
 
 // perTask is how many units are decoded at a time.
@@ -138,7 +147,7 @@ func (f *Finder) sweep() {
 		mu.Lock()
 		defer mu.Unlock()
 		notes, f.bases = append(notes, d.notes...), append(f.bases, d.bases...)
-		f.results = append(f.results, d.results...)
+		f.results, f.jumpsOut = append(f.results, d.results...), append(f.jumpsOut, d.jumpsOut...)
 	})
 	for i := range notes {
 		f.take(&notes[i])
@@ -174,12 +183,42 @@ func (f *Finder) flagResults() {
 	}
 }
 
+// passOn has functions that jump to one which uses its return address use theirs, as it is the same one.
+func (f *Finder) passOn() {
+	jumps := f.jumpsOut
+	slices.SortFunc(jumps, func(a, b jumpOut) int { return cmp.Compare(a.to, b.to) })
+	var todo []int
+	for k, facts := range f.facts {
+		if facts&(usesCaller|forks) != 0 {
+			todo = append(todo, k)
+		}
+	}
+	for len(todo) > 0 {
+		k := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if f.facts[k]&swapsStack != 0 {
+			continue
+		}
+		at, end := f.funcs[k].Addr, f.end(k)
+		for i := sort.Search(len(jumps), func(i int) bool { return jumps[i].to >= at }); i < len(jumps) && jumps[i].to < end; i++ {
+			from := int(jumps[i].from)
+			had := f.facts[from]
+			if f.facts[from] |= f.facts[k] & (usesCaller | forks); f.facts[from] != had {
+				todo = append(todo, from)
+			}
+		}
+	}
+	f.jumpsOut = nil
+}
+
 // decoder is what a sweeper tells what it finds, unit by unit.
 type decoder struct {
 	f       *Finder
 	notes   []note
 	bases   []base
 	results []result
+
+	jumpsOut []jumpOut
 
 	u      *unit
 	own    []mark // of the unit
@@ -209,7 +248,7 @@ func (d *decoder) runOn(pc uint64, padding int) {
 	} else {
 		n.mark, n.fact = otherBranch, ranInto
 	}
-	d.notes = append(d.notes, n)
+	d.notes, d.jumpsOut = append(d.notes, n), append(d.jumpsOut, jumpOut{n.addr, n.from})
 }
 
 // behind is the code behind the unit.
@@ -239,6 +278,9 @@ func (d *decoder) branch(to uint64, always, entry bool, lead int) {
 			n.fact = joined
 		}
 		d.notes = append(d.notes, n)
+		if n.from >= 0 {
+			d.jumpsOut = append(d.jumpsOut, jumpOut{to, n.from})
+		}
 	}
 }
 
