@@ -70,18 +70,41 @@ func Syscalls(f *elfio.File, symbols *symbol.Table) ([]Syscall, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding system calls: %w", err)
 	}
+	called, others := finder.Unlisted()
+	if len(called)+len(others) > 0 {
+		im.funcs.list = withUnlisted(im.funcs.list, called, others)
+		if finder, err = plain.NewSyscalls(f, im.code, im.funcs.list, im.addresses()); err != nil {
+			return nil, fmt.Errorf("finding system calls: %w", err)
+		}
+	}
 	var out []Syscall
 	for _, c := range finder.Syscalls() {
 		fn := &im.funcs.list[c.Func]
 		s := Syscall{Addr: c.Addr, Func: fn.Addr, Name: fn.Name, Number: c.Number, Reason: Reason(c.Refusal),
 			Routine: c.Routine, Cancelled: c.Cancelled,
 			Go: goImage.Func(fn.Addr).Assembly()}
+		if _, ok := slices.BinarySearch(others, fn.Addr); ok { // what begins there may be no instruction
+			s.Reason, c.Spans = Reason(plain.Unreached), nil
+		}
 		for _, p := range c.Spans {
 			s.Moves = append(s.Moves, Move{p.Lo, int(p.Hi - p.Lo), int(p.Moved - p.Lo)})
 		}
 		out = append(out, s)
 	}
 	return out, nil
+}
+
+// withUnlisted adds functions that nothing lists: those that are called, and others that may be some.
+func withUnlisted(list []symbol.Func, called, others []uint64) []symbol.Func {
+	all := slices.Clone(list)
+	for _, addr := range called {
+		all = append(all, symbol.Func{Addr: addr, Source: SourceCalls})
+	}
+	for _, addr := range others {
+		all = append(all, symbol.Func{Addr: addr, Source: SourceReferences})
+	}
+	slices.SortStableFunc(all, func(a, b symbol.Func) int { return cmp.Compare(a.Addr, b.Addr) })
+	return all
 }
 
 // IsGo reports whether Go has linked an image.

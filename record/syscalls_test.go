@@ -243,6 +243,23 @@ broken -1 not-reached
 data -1 not-reached`)
 }
 
+// TestSyscallsUnlisted: system calls of functions that neither a symbol nor an unwind entry tells of. What only has its
+// address taken may be anything.
+func TestSyscallsUnlisted(t *testing.T) {
+	testtool.Need(t, "gcc", "strip")
+	dir := t.TempDir()
+	src, prog := filepath.Join(dir, "k.S"), filepath.Join(dir, "k")
+	text := ".globl main\nmain: call f\nlea g(%rip), %rax\ncall *%rax\n.skip 600, 0x90\n.p2align 4\n" +
+		"f: mov $39, %eax\nsyscall\ncmp $-4095, %rax\nret\n.p2align 4\n" +
+		"g: mov $110, %eax\nsyscall\ncmp $-4095, %rax\nret\n.section .note.GNU-stack, \"\", @progbits\n"
+	if err := os.WriteFile(src, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "gcc", "-nostdlib", "-static", "-Wl,-e,main", "-o", prog, src)
+	run(t, "strip", prog)
+	checkSyscalls(t, prog, "\x0f\x05", " 110 not-reached\n 39 0+8/8 -5+7/7")
+}
+
 // checkSyscalls finds the system calls of a program, which are instructions with some bytes, and compares them with lines
 // of function, number, ways to move it and the reason why there is none.
 func checkSyscalls(t *testing.T, prog, instruction, lines string) {
@@ -274,7 +291,7 @@ func checkSyscalls(t *testing.T, prog, instruction, lines string) {
 		}
 		have = append(have, line)
 	}
-	want := strings.Split(strings.TrimSpace(lines), "\n")
+	want := strings.Split(strings.Trim(lines, "\n"), "\n")
 	slices.Sort(have)
 	slices.Sort(want)
 	if d := cmp.Diff(want, have); d != "" {
