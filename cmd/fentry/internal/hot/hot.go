@@ -155,7 +155,7 @@ func (th *thread) enter(ev *trace.Event) {
 	}
 	calls := th.cut(ev.Depth)
 	if s.open++; s.open == 1 {
-		s.since = ev.Time
+		s.since = th.last // which an event of before the interval does not set back
 	}
 	th.stacks[th.cur] = append(calls, call{s, ev.Time})
 }

@@ -63,6 +63,19 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
+// TestBefore: calls of before the interval, of which the first look tells, took nothing of it.
+func TestBefore(t *testing.T) {
+	var c Counter
+	k := &trace.Task{PID: 1, TID: 1}
+	c.Begin(1000)
+	play(&c, k, enter(100, 1, 0), exit(200, 1, 0, 100), enter(300, 1, 0), exit(400, 1, 0, 100), enter(500, 1, 0))
+	check(t, c.Rows(2000), 1, Row{Calls: 3e6, Total: 1, Self: 1, Avg: 100})
+	c = Counter{}
+	c.Begin(1000)
+	play(&c, k, enter(100, 1, 0), exit(200, 1, 0, 100), enter(1200, 1, 0), exit(1300, 1, 0, 100))
+	check(t, c.Rows(2000), 1, Row{Calls: 2e6, Total: 0.1, Self: 0.1, Avg: 100})
+}
+
 // TestGap: of half of the time nothing is known, so there is twice as much.
 func TestGap(t *testing.T) {
 	var c Counter
