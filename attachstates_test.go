@@ -316,15 +316,54 @@ int main(void)
 	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	spaced := filepath.Join(t.TempDir(), "with a space")
+	if err := os.Mkdir(spaced, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for _, flags := range [][]string{nil, {"-static"}} {
-		r := start(t, buildFile(t, file, flags...))
-		o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf, Syscalls: true}
+		program := filepath.Join(spaced, "cancels")
+		if err := os.Rename(buildFile(t, file, flags...), program); err != nil {
+			t.Fatal(err)
+		}
+		r := start(t, program)
+		o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf, Syscalls: true, For: time.Second}
 		_, err := fentry.Attach(context.Background(), []int{r.cmd.Process.Pid}, o)
 		if !errors.Is(err, fentry.ErrAttach) || !strings.Contains(err.Error(), "pthread_cancel") {
 			t.Error(err)
 		}
 		r.end(t, 7, "right\n")
 	}
+}
+
+// A program can have code of its own in files that are no images, and that are mapped below it (SBCL).
+func TestAttachOwnCode(t *testing.T) {
+	const source = `
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+__attribute__((noinline)) long next(char *c) { return read(0, c, 1); }
+int main(int argc, char **argv)
+{
+	char c;
+	int fd = open(argv[argc - 1], O_RDONLY);
+	if (mmap((void *)(1 << 28), 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED_NOREPLACE, fd, 0) == MAP_FAILED)
+		return 1;
+	prctl(PR_SET_NAME, "ready");
+	while (next(&c) > 0)
+		;
+	return 7;
+}
+`
+	dir := t.TempDir()
+	file, own := filepath.Join(dir, "own.c"), filepath.Join(dir, "own.core")
+	if err := errors.Join(os.WriteFile(file, []byte(source), 0o600), os.WriteFile(own, make([]byte, 4096), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, buildFile(t, file), own)
+	attach(t, r.cmd.Process.Pid, fentry.Options{Syscalls: true}, 10*time.Millisecond)
+	r.end(t, 7, "")
 }
 
 // Signals that are pending, or waited for, are still there when a process was attached to and detached from.

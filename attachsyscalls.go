@@ -3,6 +3,7 @@
 package fentry
 
 import (
+	"bytes"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -50,19 +51,38 @@ func cancels(pid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	root, seen := session.ProcessDir(pid)+"/root", map[string]bool{}
+	dir := session.ProcessDir(pid)
+	found := false
+	exe, err := os.Readlink(dir + "/exe")
+	if err == nil {
+		found, err = cancelsIn(dir+"/exe", true)
+	}
+	if err != nil {
+		if _, ended := session.Maps(pid); ended != nil {
+			return "", ended
+		}
+		return "", fmt.Errorf("%s: %w", exe, err)
+	}
+	if found {
+		return exe, nil
+	}
+	seen := map[string]bool{exe: true}
 	for line := range strings.Lines(string(maps)) {
-		f := strings.Fields(line)
-		if len(f) < 6 || !strings.Contains(f[1], "x") || !path.IsAbs(f[5]) || seen[f[5]] {
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 6)
+		if len(f) < 6 || !strings.Contains(f[1], "x") {
 			continue
 		}
-		seen[f[5]] = true
-		found, err := cancelsIn(root+f[5], len(seen) == 1)
+		file := strings.TrimSuffix(strings.TrimLeft(f[5], " "), " (deleted)")
+		if !path.IsAbs(file) || seen[file] {
+			continue
+		}
+		seen[file] = true
+		found, err = cancelsIn(dir+"/root"+file, false)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return "", fmt.Errorf("%s: %w", f[5], err)
+			return "", fmt.Errorf("%s: %w", file, err)
 		}
 		if found {
-			return f[5], nil
+			return file, nil
 		}
 	}
 	return "", nil
@@ -81,6 +101,9 @@ func cancelsIn(file string, program bool) (found bool, err error) {
 	}
 	defer m.Close()
 	err = mapped.Guard(func() error {
+		if !program && !bytes.HasPrefix(m.Data, []byte(elf.ELFMAG)) {
+			return nil // code that the program has kept in a file of its own
+		}
 		f, err := elfio.Parse(m.Data)
 		if err != nil {
 			return err
