@@ -248,7 +248,14 @@ func (d *decoder) runOn(pc uint64, padding int) {
 	} else {
 		n.mark, n.fact = otherBranch, ranInto
 	}
-	d.notes, d.jumpsOut = append(d.notes, n), append(d.jumpsOut, jumpOut{n.addr, n.from})
+	d.note(n)
+}
+
+// note notes what has been found out about an address that a function goes on to, with its return address where it was.
+func (d *decoder) note(n note) {
+	if d.notes = append(d.notes, n); n.from >= 0 {
+		d.jumpsOut = append(d.jumpsOut, jumpOut{n.addr, n.from})
+	}
 }
 
 // behind is the code behind the unit.
@@ -277,10 +284,7 @@ func (d *decoder) branch(to uint64, always, entry bool, lead int) {
 		if d.frames.found && !entry {
 			n.fact = joined
 		}
-		d.notes = append(d.notes, n)
-		if n.from >= 0 {
-			d.jumpsOut = append(d.jumpsOut, jumpOut{to, n.from})
-		}
+		d.note(n)
 	}
 }
 
