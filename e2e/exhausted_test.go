@@ -16,7 +16,7 @@ func TestExhausted(t *testing.T) {
 			t.Parallel()
 			k := kindNamed(t, name)
 			program := filepath.Join(t.TempDir(), "exhausted")
-			argv := slices.Concat(k.target.compiler(t, k.compiler), []string{"-O1", "-pthread", "-o", program, "testdata/exhausted.c"}, k.cflags, k.ldflags)
+			argv := slices.Concat(k.target.compiler(t, k.compiler), []string{"-O1", "-pthread", "-o", program, "testdata/exhausted/exhausted.c"}, k.cflags, k.ldflags)
 			run(t, command{argv: argv}).mustSucceed(t)
 			untraced := run(t, command{argv: append(k.emulation(), program)})
 			untraced.mustSucceed(t)
