@@ -52,13 +52,21 @@ var Flags = []string{
 }
 
 // rare are the files that are made small, as they are in every program: what they do is done once, or in front of a
-// system call. The others are made fast. Only on x86-64: for arm64, gcc would have them call memcpy.
+// system call. The others are made fast.
 var rare = []string{
 	"announce.c", "attach.c", "blocks.c", "cfi.c", "change.c", "chunk.c", "costly.c", "directory.c", "exec.c", "file.c",
 	"follow.c", "goexec.c", "gomodule.c", "home.c", "image.c", "life.c", "loader.c", "owner.c", "pool.c", "poolmap.c", "process.c",
 	"profile.c", "recorder.c", "request.c",
 	"say.c", "session.c", "sigaction.c", "signal.c", "source.c", "stack.c", "start.c", "syscall.c", "text.c", "thread.c",
 	"wipe.c",
+}
+
+// copies are those of them in which gcc for arm64 would call memcpy if they were made small.
+var copies = []string{"recorder.c", "cfi.c"}
+
+// isSmall reports whether a file is made small for a target.
+func isSmall(t Target, file string) bool {
+	return slices.Contains(rare, file) && (t.Name == AMD64.Name || !slices.Contains(copies, file))
 }
 
 // Sources returns the C and assembly files for a target in src: those in the target's
@@ -149,7 +157,7 @@ func link(t Target, src, out string, files []string, define ...string) error {
 		o := filepath.Join(tmp, fmt.Sprintf("%02d-%s.o", i, filepath.Base(f)))
 		include := []string{"-I" + src, "-I" + filepath.Join(src, t.Name)}
 		cc := slices.Concat(t.Args, Flags, include, define, []string{"-c", "-o", o, f})
-		if t.Name == AMD64.Name && slices.Contains(rare, filepath.Base(f)) {
+		if isSmall(t, filepath.Base(f)) {
 			cc = append(cc, "-Os")
 		}
 		if err := Run(t.CC, cc...); err != nil {
