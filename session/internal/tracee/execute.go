@@ -3,11 +3,13 @@
 package tracee
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -97,21 +99,44 @@ func (t *Process) waitAny() (ws syscall.WaitStatus, err error) {
 		return t.wait()
 	}
 	// The kernel lets nobody wait for either of two ids, and does not wake who waits for a thread whose id another one gets.
+	// The thread that has begun the process is told of stops of all of its threads, whoever traces them, and would take them
+	// from who does. So it is asked first whose they are.
 	for {
 		gone := true
 		for _, id := range []int{t.pid, t.group} {
-			got, err := syscall.Wait4(id, &ws, waitOwn|unix.WNOHANG, nil)
-			if got == id && err == nil {
-				t.pid = id
+			some, err := peek(id)
+			if err != nil || !traces(id) {
+				continue
+			}
+			if gone = false; !some {
+				continue
+			}
+			// A thread that gets the other id just now is found by the old one and returned by the new one.
+			if got, err := syscall.Wait4(id, &ws, waitOwn|unix.WNOHANG, nil); got > 0 && err == nil {
+				t.pid = got
 				return ws, nil
 			}
-			gone = gone && err == syscall.ECHILD
 		}
 		if gone {
 			return ws, &RefusedError{fmt.Errorf("wait: %w", syscall.ECHILD)}
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
+}
+
+// peek tells whether there is something to be told of a thread, and leaves it to be told.
+func peek(id int) (some bool, err error) {
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, id, &info, waitOwn|unix.WNOHANG|unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
+		return false, err
+	}
+	return info.Code != 0, nil
+}
+
+// traces tells whether the calling thread is the tracer of a thread.
+func traces(id int) bool {
+	tracer, err := strconv.Atoi(statusField(fmt.Sprintf("/proc/%d", id), "TracerPid"))
+	return err == nil && tracer == unix.Gettid()
 }
 
 // alone tells whether a seized thread was its process's only one when this was asked first: then it stays so.
@@ -232,4 +257,18 @@ func (t *Process) injectGiven(m *patch.Memory, pool int) error {
 		_, _ = t.syscall(unix.SYS_CLOSE, fd) // else the runtime does
 	}
 	return err
+}
+
+// statusField returns a field of a status file, "" if there is none.
+func statusField(dir, key string) string {
+	b, err := os.ReadFile(dir + "/status")
+	if err != nil {
+		return ""
+	}
+	_, rest, ok := bytes.Cut(b, []byte("\n"+key+":"))
+	if !ok {
+		return ""
+	}
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	return strings.TrimSpace(string(line))
 }

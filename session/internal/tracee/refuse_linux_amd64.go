@@ -20,20 +20,6 @@ import (
 
 // Refusals: what is left undisturbed, and why, in words.
 
-// statusField returns a field of a status file, "" if there is none.
-func statusField(dir, key string) string {
-	b, err := os.ReadFile(dir + "/status")
-	if err != nil {
-		return ""
-	}
-	_, rest, ok := bytes.Cut(b, []byte("\n"+key+":"))
-	if !ok {
-		return ""
-	}
-	line, _, _ := bytes.Cut(rest, []byte("\n"))
-	return strings.TrimSpace(string(line))
-}
-
 // endedThread tells whether a thread executes nothing any more.
 func endedThread(pid, tid int) bool {
 	s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/task/%d/stat", pid, tid))
