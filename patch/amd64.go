@@ -22,17 +22,11 @@ func (m amd64Machine) place(l *layout) error {
 	if err := l.addDisplaced(m); err != nil {
 		return err
 	}
-	rows := m.entryRows(l.p.flavour().hides())
 	for i := range l.p.Functions {
 		fn := &l.p.Functions[i]
-		if fn.ID == 0 || fn.Via == 0 {
-			continue
+		if fn.ID != 0 && fn.Via != 0 {
+			l.addFar(m, i, fn.Via, l.thunk(fn.ID))
 		}
-		at, thunk := fn.Via, l.thunk(fn.ID)
-		l.pieces = append(l.pieces, piece{
-			addr: at, name: ".fentry.veneers", code: true, size: amd64.JumpLen, align: 1, owner: i, rows: rows,
-			write: func(dst []byte) ([]byte, error) { return amd64.AppendJump(dst, at, thunk) },
-		})
 	}
 	return nil
 }

@@ -31,6 +31,21 @@ import (
 // be an expression for the whole section of stubs, or missing. A function that is called without a stub (calls.go) has
 // such a jump all the same, for its thunk.
 
+// A farJumper is a machine on which a site can have room for a short jump only.
+type farJumper interface {
+	displacer
+	mover
+}
+
+// addFar adds, in padding, the jump that a short one of the function owner leads to. The frame is there as callers leave it.
+func (l *layout) addFar(m farJumper, owner int, at, to uint64) {
+	l.pieces = append(l.pieces, piece{
+		addr: at, name: ".fentry.veneers", code: true, size: uint64(m.movedJumpLen()), align: 1, owner: owner,
+		rows:  m.entryRows(l.p.flavour().hides()),
+		write: func(dst []byte) ([]byte, error) { return m.appendMovedJump(dst, at, to) },
+	})
+}
+
 // displaces reports whether the site of a traced function displaces its instructions.
 func displaces(fn *Func) bool { return fn.ID != 0 && (fn.Moved > 0 || isLibCall(fn)) }
 

@@ -66,7 +66,7 @@ type goRoutines struct {
 
 // layGo lays out the code of a function.
 func layGo(m goMachine, code []byte, f *golang.Func, plan *moves.Moves, id uint32) (*goCode, error) {
-	c := &goCode{movedCode: movedCode{m: m, name: f.Name, entry: f.Entry, moves: plan, id: id}, g: m, f: f}
+	c := &goCode{movedCode: movedCode{m: m, name: f.Name, entry: f.Entry, next: f.Next, moves: plan, id: id}, g: m, f: f}
 	shape, at := m.goShape(), 0
 	put := func(n int, pc uint64, mode partMode) {
 		if n > 0 {

@@ -212,9 +212,8 @@ func (l *layout) layGo(m goMachine, im *golang.Image) (codes []*goCode, size uin
 // such as are too large for their own branches. It reports whether there are any.
 func (l *layout) leaveGo(m goMachine, codes []*goCode, size uint64) (left bool) {
 	base := l.align(goAlign)
-	reaches := func(addr uint64) bool { return m.movedReaches(addr, base) && m.movedReaches(addr, base+size) }
 	for _, c := range codes {
-		if c.size > m.goMost() || !reaches(c.f.Entry) || !reaches(c.f.Next) || slices.ContainsFunc(c.jumps, func(a uint64) bool { return !reaches(a) }) {
+		if c.size > m.goMost() || !c.reached(base, base+size) {
 			l.p.Functions[c.fn].leave(record.ReasonOutOfReach)
 			left = true
 		}
@@ -338,7 +337,7 @@ func (l *layout) appendGo(dst []byte, im *golang.Image) ([]byte, error) {
 	return dst, nil
 }
 
-// movedNew is what a window of a Go function is rewritten with.
+// movedNew is what a window of a function that is recorded in place is rewritten with.
 func (l *layout) movedNew(i int, w *window) []byte {
 	for _, g := range l.movedWindows[i] {
 		if g.addr == w.addr {

@@ -4,7 +4,6 @@ import (
 	"debug/elf"
 	"fmt"
 	"iter"
-	"slices"
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
@@ -23,7 +22,7 @@ import (
 // A placeMachine is one on which they can be traced.
 type placeMachine interface {
 	machine
-	mover
+	farJumper
 	placeEventLen() int
 	appendPlaceEvent(dst []byte, at uint64, e *arch.PlaceEvent) ([]byte, error)
 }
@@ -48,7 +47,7 @@ func (l *layout) placeMoved() error {
 	if err != nil {
 		return err
 	}
-	if l.leavePlaced(m) {
+	if l.leavePlaced() {
 		l.number() // without those that have been left alone
 		if err := l.layMoved(m, only); err != nil {
 			return err
@@ -90,7 +89,7 @@ func (l *layout) layMoved(m placeMachine, only moves.Ends) error {
 		if err != nil {
 			return err
 		}
-		c := &movedCode{m: m, fn: i, name: fn.Display(), entry: fn.Func, moves: fn.Moves, id: fn.ID, at: at}
+		c := &movedCode{m: m, fn: i, name: fn.Display(), entry: fn.Func, next: fn.Func + fn.Size, moves: fn.Moves, id: fn.ID, at: at}
 		if only == moves.OnlyEntries {
 			c.moves = fn.Moves.OfEntry()
 		}
@@ -105,17 +104,15 @@ func (l *layout) layMoved(m placeMachine, only moves.Ends) error {
 
 // leavePlaced leaves functions alone that jumps do not reach from what is added, or what those jump to. It reports whether there
 // are any.
-func (l *layout) leavePlaced(m placeMachine) (left bool) {
+func (l *layout) leavePlaced() (left bool) {
 	if len(l.placed) == 0 {
 		return false
 	}
 	last := l.placed[len(l.placed)-1]
 	from, to := l.placed[0].at, last.at+uint64(last.size)
-	reaches := func(addr uint64) bool { return m.movedReaches(addr, from) && m.movedReaches(addr, to) }
 	for _, c := range l.placed {
-		fn := &l.p.Functions[c.fn]
-		if !reaches(fn.Func) || !reaches(fn.Func+fn.Size) || slices.ContainsFunc(c.jumps, func(a uint64) bool { return !reaches(a) }) {
-			fn.leave(record.ReasonOutOfReach)
+		if !c.reached(from, to) {
+			l.p.Functions[c.fn].leave(record.ReasonOutOfReach)
 			left = true
 		}
 	}
@@ -127,25 +124,10 @@ const placeAlign = 16
 // placeFar adds the jumps that are in padding behind some function, where the function itself has no room for them.
 func (l *layout) placeFar(m placeMachine, c *movedCode) {
 	for i := range c.moves.Runs {
-		r, to := &c.moves.Runs[i], c.at+uint64(c.runs[i])
-		if !r.Outside {
-			continue
+		if r := &c.moves.Runs[i]; r.Outside {
+			l.addFar(m, c.fn, r.Via, c.at+uint64(c.runs[i]))
 		}
-		at := r.Via
-		l.pieces = append(l.pieces, piece{
-			addr: at, name: ".fentry.veneers", code: true, size: uint64(m.movedJumpLen()), align: 1, owner: c.fn,
-			rows:  l.displacerRows(),
-			write: func(dst []byte) ([]byte, error) { return m.appendMovedJump(dst, at, to) },
-		})
 	}
-}
-
-// displacerRows are the rows of code at which the frame is as a function's callers leave it.
-func (l *layout) displacerRows() []byte {
-	if d, ok := l.p.m.(displacer); ok {
-		return d.entryRows(l.p.flavour().hides())
-	}
-	return nil
 }
 
 // placeCode is a function's own code, as far as it is rewritten.

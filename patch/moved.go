@@ -18,6 +18,7 @@ type movedCode struct {
 	fn     int // its place in Plan.Functions
 	name   string
 	entry  uint64 // its own address
+	next   uint64 // and the one behind it
 	moves  *moves.Moves
 	id     uint32
 	at     uint64         // the address of its code
@@ -181,6 +182,13 @@ func (c *movedCode) runEnd(i int) int {
 		return c.runs[i+1]
 	}
 	return c.end
+}
+
+// reached reports whether jumps get to the function and back from what is added between two addresses, and to what its
+// instructions jump to.
+func (c *movedCode) reached(from, to uint64) bool {
+	reaches := func(addr uint64) bool { return c.m.movedReaches(addr, from) && c.m.movedReaches(addr, to) }
+	return reaches(c.entry) && reaches(c.next) && !slices.ContainsFunc(c.jumps, func(a uint64) bool { return !reaches(a) })
 }
 
 // proveSize checks how much code has been appended.

@@ -78,24 +78,13 @@ const scratch = 1<<12 | 1<<13 | 1<<15
 // checkScratch returns an error if one of them is read at the function's beginning, or behind a call of what Go has compiled,
 // before it is written.
 func (im *Image) checkScratch(b *body) error {
-	unknown := uint16(scratch)
-	for i := range b.Ins {
-		x := &b.Ins[i]
-		if x.Leader && i > 0 {
-			unknown = 0 // it may come from where they were written
+	if b.ReadsScratch(func(x *moves.Instruction, unknown uint16) uint16 {
+		if x.Op == amd64.Call && im.Func(x.Target(x.PC)).Assembly() { // such as the collector's barriers, which keep them
+			return unknown
 		}
-		reads, writes := x.General(b.Raw(i))
-		if reads&unknown != 0 {
-			return errors.New("gets something in a register that recording needs")
-		}
-		unknown &^= writes
-		switch {
-		case x.Op == amd64.Call && im.Func(x.Target(x.PC)).Assembly(): // such as the collector's barriers, which keep them
-		case moves.IsCall(x.Op):
-			unknown = scratch
-		case x.Ends():
-			unknown = 0
-		}
+		return scratch
+	}) {
+		return errors.New("gets something in a register that recording needs")
 	}
 	return nil
 }

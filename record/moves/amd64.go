@@ -56,6 +56,29 @@ type Body struct {
 	Alike func(from, to uint64) bool
 }
 
+// ReadsScratch reports whether a scratch register is read, before it is written, that has something from elsewhere: at the
+// beginning, or behind a call as behind says, which gets those of them that may have and returns those that may have then.
+func (b *Body) ReadsScratch(behind func(x *Instruction, unknown uint16) uint16) bool {
+	unknown := b.Scratch
+	for i := range b.Ins {
+		x := &b.Ins[i]
+		if x.Leader && i > 0 {
+			unknown = 0 // it may come from where they were written
+		}
+		reads, writes := x.General(b.Raw(i))
+		if reads&unknown != 0 {
+			return true
+		}
+		switch unknown &^= writes; {
+		case IsCall(x.Op):
+			unknown = behind(x, unknown)
+		case x.Ends():
+			unknown = 0
+		}
+	}
+	return false
+}
+
 // Raw are the bytes of an instruction.
 func (b *Body) Raw(i int) []byte {
 	x := &b.Ins[i]

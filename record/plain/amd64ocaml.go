@@ -2,7 +2,6 @@ package plain
 
 import (
 	"github.com/fentry-dev/fentry/arch/amd64"
-	"github.com/fentry-dev/fentry/elfio/ehframe"
 	"github.com/fentry-dev/fentry/record/moves"
 )
 
@@ -36,7 +35,7 @@ const ocamlScratch = 1<<10 | 1<<11
 func (f *Finder) ocamlBody(i int) (*moves.Body, Refusal) {
 	start, end := f.funcs[i].Addr, f.end(i)
 	text := *f.text
-	code := text.Range(start, f.limit(i))
+	code := text.Range(start, end)
 	if f.facts[i]&undecodable != 0 || end <= start || uint64(len(code)) < end-start {
 		return nil, Undecodable
 	}
@@ -44,36 +43,28 @@ func (f *Finder) ocamlBody(i int) (*moves.Body, Refusal) {
 	if fr.open(f.index, start); !fr.found || fr.fde.PC != start {
 		return nil, NoUnwindInfo
 	}
-	b, why := moves.Decode(start, code[:end-start], func(uint64) int32 { return 0 }, ocamlStays)
+	b, why := moves.Decode(start, code, func(uint64) int32 { return 0 }, ocamlStays)
 	if why != "" || len(b.Ins) == 0 {
 		return nil, Undecodable
 	}
-	if b.Pad == 0 {
-		b.Pad = padding(code[end-start:])
+	if begin, behind := f.padding(i); b.Pad == 0 && begin == end {
+		b.Pad = min(int(behind-begin), amd64.JumpLen)
 	}
 	b.Scratch = ocamlScratch
 	b.Stay = func(i int) bool { return growsStack(b, i) }
 	b.Alike = func(from, to uint64) bool { return sameFrame(&fr, from, to) }
-	unknown := uint16(ocamlScratch)
 	for i := range b.Ins {
 		x := &b.Ins[i]
 		const others = tailJump | otherBranch | called | pointed | landingPad | tableEntry
 		if i > 0 && f.marks.get(x.PC)&others != 0 {
 			x.Fixed, x.Leader = true, true
 		}
-		if x.Leader && i > 0 {
-			unknown = 0
-		}
-		reads, writes := x.General(b.Raw(i))
-		if reads&unknown != 0 {
-			return nil, UnusualUnwind
-		}
-		if unknown &^= writes; moves.IsCall(x.Op) {
-			unknown = 0
-		}
 		if row, ok := fr.at(x.PC); x.Exit && (!ok || !f.m.atEntry(row)) {
 			return nil, UnusualUnwind
 		}
+	}
+	if b.ReadsScratch(func(*moves.Instruction, uint16) uint16 { return 0 }) {
+		return nil, UnusualUnwind
 	}
 	return b, ""
 }
@@ -113,29 +104,12 @@ func growsStack(b *moves.Body, i int) bool {
 
 // sameFrame reports whether unwinders find the same callers at two addresses.
 func sameFrame(fr *frames, a, b uint64) bool {
-	one, ok := fr.at(a)
-	if !ok {
+	at, ok := fr.at(a)
+	other, also := fr.at(b)
+	if !ok || !also {
 		return false
 	}
-	first := *one
-	other, ok := fr.at(b)
-	first.At = 0
-	second := ehframe.Row{}
-	if ok {
-		second = *other
-		second.At = 0
-	}
-	return ok && first == second
-}
-
-// padding returns how many bytes at the beginning of code are nops, up to what a jump takes.
-func padding(code []byte) (n int) {
-	for n < amd64.JumpLen && n < len(code) {
-		in, err := amd64.Decode(code[n:])
-		if err != nil || in.Op != amd64.Nop && in.Op != amd64.Int3 {
-			break
-		}
-		n += in.Len
-	}
-	return n
+	x, y := *at, *other
+	x.At, y.At = 0, 0
+	return x == y
 }
