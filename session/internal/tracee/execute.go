@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -104,11 +105,11 @@ func (t *Process) waitAny() (ws syscall.WaitStatus, err error) {
 	for {
 		gone := true
 		for _, id := range []int{t.pid, t.group} {
-			some, err := peek(id)
-			if err != nil || !traces(id) {
+			info, err := peek(id)
+			if err != nil || tracerOf(fmt.Sprintf("/proc/%d", id)) != unix.Gettid() {
 				continue
 			}
-			if gone = false; !some {
+			if gone = false; info.Code == 0 {
 				continue
 			}
 			// A thread that gets the other id just now is found by the old one and returned by the new one.
@@ -124,19 +125,20 @@ func (t *Process) waitAny() (ws syscall.WaitStatus, err error) {
 	}
 }
 
-// peek tells whether there is something to be told of a thread, and leaves it to be told.
-func peek(id int) (some bool, err error) {
-	var info unix.Siginfo
-	if err := unix.Waitid(unix.P_PID, id, &info, waitOwn|unix.WNOHANG|unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
-		return false, err
+// peek returns what there is to be told of a thread, and leaves it to be told; its code is 0 if there is nothing.
+func peek(id int) (info unix.Siginfo, err error) {
+	const what = waitOwn | unix.WNOHANG | unix.WEXITED | unix.WSTOPPED | unix.WNOWAIT
+	_, _, errno := unix.RawSyscall6(unix.SYS_WAITID, unix.P_PID, uintptr(id), uintptr(unsafe.Pointer(&info)), what, 0, 0)
+	if errno != 0 {
+		return info, errno
 	}
-	return info.Code != 0, nil
+	return info, nil
 }
 
-// traces tells whether the calling thread is the tracer of a thread.
-func traces(id int) bool {
-	tracer, err := strconv.Atoi(statusField(fmt.Sprintf("/proc/%d", id), "TracerPid"))
-	return err == nil && tracer == unix.Gettid()
+// tracerOf returns the thread that traces the one whose directory in /proc is given; 0: none does, or it is gone.
+func tracerOf(dir string) int {
+	tracer, _ := strconv.Atoi(statusField(dir, "TracerPid"))
+	return tracer
 }
 
 // alone tells whether a seized thread was its process's only one when this was asked first: then it stays so.

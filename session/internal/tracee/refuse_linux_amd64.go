@@ -53,8 +53,8 @@ func seizeError(pid, tid int, err error) error {
 
 // tracedBy returns an error for a thread that somebody traces.
 func tracedBy(dir string) error {
-	tracer, err := strconv.Atoi(statusField(dir, "TracerPid"))
-	if err != nil || tracer == 0 {
+	tracer := tracerOf(dir)
+	if tracer == 0 {
 		return nil
 	}
 	if statusField(fmt.Sprintf("/proc/%d", tracer), "Tgid") == strconv.Itoa(os.Getpid()) { // it is a thread's

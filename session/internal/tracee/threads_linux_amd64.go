@@ -450,14 +450,9 @@ func (t *Process) awaitOr(deadline time.Time, pause func(looks int) bool) (ws sy
 // look returns what has become of a thread; 0: it runs. A stop is left to be told again: the kernel forgets a signal that it
 // has told of, and the program would lose it if this process were killed before it lets the thread go on.
 func (t *Process) look() (ws syscall.WaitStatus, err error) {
-	var info unix.Siginfo
-	_, _, errno := unix.RawSyscall6(unix.SYS_WAITID, unix.P_PID, uintptr(t.pid), uintptr(unsafe.Pointer(&info)),
-		waitOwn|unix.WNOHANG|unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, 0, 0)
-	if errno != 0 {
-		return 0, errno
-	}
-	if info.Code == 0 {
-		return 0, nil
+	info, err := peek(t.pid)
+	if err != nil || info.Code == 0 {
+		return 0, err
 	}
 	const trapped, stopped = 4, 5 // CLD_TRAPPED, CLD_STOPPED
 	if info.Code != trapped && info.Code != stopped {
