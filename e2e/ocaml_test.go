@@ -71,10 +71,7 @@ func TestOCaml(t *testing.T) {
 					break // what is recorded has been decided
 				}
 				tr := decodeTrace(t, data)
-				calls := map[string]int64{}
-				for fn, n := range tr.entries {
-					calls[ocamlNumber.ReplaceAllString(fn.name, "")] += n
-				}
+				calls := ocamlCalls(tr.entries)
 				known := map[string]int64{"caml_gc_full_major": 60, "caml_call_gc": 0, "camlCalls__through": 150, "camlCalls__check": 60}
 				if len(options) == 0 && p.library {
 					known["caml_gc_full_major"] = 0
@@ -97,6 +94,15 @@ func TestOCaml(t *testing.T) {
 
 // ocamlNumber is what tells apart functions of one name.
 var ocamlNumber = regexp.MustCompile(`_\d+$`)
+
+// ocamlCalls are those of functions by their names without it.
+func ocamlCalls(of map[function]int64) map[string]int64 {
+	out := map[string]int64{}
+	for f, n := range of {
+		out[ocamlNumber.ReplaceAllString(f.name, "")] += n
+	}
+	return out
+}
 
 // ocamlProgram builds a program of testdata/ocaml.
 func ocamlProgram(t *testing.T, name string) string {
@@ -163,13 +169,7 @@ func TestOCamlSignals(t *testing.T) {
 			t.Fatalf("%s: %q: %v", options, got.stdout, err)
 		}
 		tr := decodeTrace(t, data)
-		entries, exits := map[string]int64{}, map[string]int64{}
-		for f, n := range tr.entries {
-			entries[ocamlNumber.ReplaceAllString(f.name, "")] += n
-		}
-		for f, n := range tr.exits {
-			exits[ocamlNumber.ReplaceAllString(f.name, "")] += n
-		}
+		entries, exits := ocamlCalls(tr.entries), ocamlCalls(tr.exits)
 		const fibName, deepName = "camlSignals__fib", "camlSignals__deep"
 		if entries[fibName] != fib || exits[fibName] != fib || entries[deepName] != deep || exits[deepName] != 0 || tr.lost != 0 {
 			t.Errorf("%s: %d calls of fib, %d ends, want %d; %d of deep, %d ends, want %d and 0; %d events lost",

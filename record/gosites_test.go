@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
@@ -22,14 +21,7 @@ func TestGoThreadLocal(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	b, err := os.ReadFile(prog)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := elfio.Parse(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := open(t, prog)
 	tls := &f.Progs[f.ProgIndex(elf.PT_TLS)]
 	for size, refused := range map[uint64]bool{tls.Memsz: false, 32<<10 - 64: false, 32 << 10: true, ^uint64(0): true} {
 		tls.Memsz = size
@@ -42,14 +34,7 @@ func TestGoThreadLocal(t *testing.T) {
 // TestGoRefused: of a Go image that is refused no function is traced, though some of its code for AArch64 looks like what
 // compilers of C leave at entries.
 func TestGoRefused(t *testing.T) {
-	b, err := os.ReadFile(testtool.Go(t, "arm64", "../testdata/gostress"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := elfio.Parse(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := open(t, testtool.Go(t, "arm64", "../testdata/gostress"))
 	f.Header.Type = elf.ET_DYN // as a shared library
 	sites, err := Find(f, Options{})
 	if err != nil {

@@ -62,15 +62,7 @@ func filled(t testing.TB, f *elfio.File) Site {
 // self is the test's own program.
 func self(t testing.TB) *elfio.File {
 	t.Helper()
-	b, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := elfio.Parse(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+	return open(t, "/proc/self/exe")
 }
 
 // All of a site is kept, whatever fields it has.

@@ -2,7 +2,6 @@ package record
 
 import (
 	"io/fs"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -19,14 +18,7 @@ import (
 // ocamlSites finds the sites of a program of OCaml's, of which at least some percent are to be traced.
 func ocamlSites(t *testing.T, path string, percent int) (*elfio.File, []Site) {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := elfio.Parse(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := open(t, path)
 	sites, err := Find(f, Options{})
 	if err != nil {
 		t.Fatal(err)
