@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 	"session/internal/switches": {"trace", "internal/format", "session/internal/clock", "session/internal/perf"},
 	"session/internal/samples": {"trace", "internal/format", "internal/mapped", "session/internal/clock", "session/internal/perf",
 		"stacks", "symbol"},
-	"session/internal/tracee": {"arch", "arch/amd64", "arch/arm64", "internal/format", "internal/mapped", "internal/osthread", "internal/parallel",
+	"session/internal/tracee": {"arch", "arch/amd64", "arch/arm64", "elfio", "internal/format", "internal/mapped", "internal/osthread", "internal/parallel",
 		"internal/safefile", "patch", "stub", "session/internal/procfs"},
 	"session/internal/launch": {"arch", "patch", "internal/machine", "internal/mapped", "internal/places", "internal/safefile",
 		"session/internal/tracee"},

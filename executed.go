@@ -179,7 +179,10 @@ func (e *executed) takeKept(x *executedFile, exe *os.File, st *unix.Stat_t) {
 	if err != nil {
 		return
 	}
-	e.plans.code(kept.code, x.about.Path, exe, st, kept.memory)
+	if !e.plans.use(kept, x.about.Path, exe, st) {
+		unix.Close(fd)
+		return
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x.kept, x.memory, x.exe = kept, kept.memory, os.NewFile(uintptr(fd), x.about.Path)

@@ -10,9 +10,9 @@ package fentry
 // of a mapping find what they look for. What is off for long is mapped from the program's own file again.
 
 import (
-	"hash/crc32"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,11 +32,10 @@ const (
 	codeFrom = 64
 )
 
-// codeKey is the key of the copy of a plan, of which the key and what [patch.AppendMemory] appends are given. By the same key
-// there is another plan once a file with more names has come, and the code of a copy leads to what its own plan adds.
-func codeKey(key string, plan []byte) string {
-	sum := plan[len(plan)-crc32.Size:]
-	return cache.Key("code", key, string(sum))
+// codeKey is the key of the copy of a plan, of which the key and [patch.KeptSum] are given. By the same key there is another plan
+// once a file with more names has come, and the code of a copy leads to what its own plan adds.
+func codeKey(key string, sum uint32) string {
+	return cache.Key("code", key, strconv.FormatUint(uint64(sum), 16))
 }
 
 // old reports whether a file was not changed just now, whatever its file system notes of that.
@@ -52,7 +51,7 @@ func (k *plans) code(key, path string, exe *os.File, st *unix.Stat_t, m *patch.M
 
 // codeFile is that copy; nil: there is none, and none could be made.
 func (k *plans) codeFile(key, path string, exe *os.File, st *unix.Stat_t, m *patch.Memory) *os.File {
-	if m.CodePages(uint64(os.Getpagesize())) < codeFrom || st.Size > codeMost || !old(st) || !k.cache.Executes() {
+	if m.CodePages() < codeFrom || st.Size > codeMost || !old(st) || !k.cache.Executes() {
 		return nil
 	}
 	var none struct{}
@@ -68,8 +67,12 @@ func (k *plans) codeFile(key, path string, exe *os.File, st *unix.Stat_t, m *pat
 		defer data.Close()
 		return mapped.Guard(func() error {
 			f, err := elfio.Parse(data.Data)
+			if err != nil {
+				return err
+			}
+			all, err := m.Whole()
 			if err == nil {
-				err = m.WriteCode(w, f, data.Data)
+				err = all.WriteCode(w, f, data.Data)
 			}
 			if err == nil {
 				err = data.Changed()

@@ -52,15 +52,17 @@ type plans struct {
 	cache   *cache.Cache
 
 	mu       sync.Mutex
-	kept     bool // something new is in the cache
-	keptCode bool // so is changed code
+	kept     bool       // something new is in the cache
+	keptCode bool       // so is changed code
+	files    []*os.File // of plans that were found, which are read when all of them is needed
 }
 
 // aboutPlan is what the cache keeps beside a plan.
 type aboutPlan struct {
-	Image  uint64
-	Traced int
-	Names  aboutNames
+	Image      uint64
+	Traced     int
+	LoadsSwaps bool // record.LoadsSwaps
+	Names      aboutNames
 }
 
 // A keptPlan is what an earlier run has planned.
@@ -116,20 +118,44 @@ func (k *plans) get(path string, st *unix.Stat_t) *keptPlan {
 	if err != nil || f == nil {
 		return nil
 	}
-	defer f.Close()
 	if !p.about.Names.holds(&k.symbols) {
+		f.Close()
 		return nil
 	}
-	b, err := readKept(f, planLimit)
+	s, err := f.Stat()
+	if err == nil && s.Size() > planLimit {
+		err = cache.ErrNone
+	}
+	var sum uint32
 	if err == nil {
-		p.memory, err = patch.ReadMemory(b)
+		p.memory, sum, err = patch.ReadMemory(f, s.Size())
 	}
 	if err != nil {
+		f.Close()
 		k.cache.Drop(plansKind, p.key) // it is damaged
 		return nil
 	}
-	p.code = codeKey(p.key, b)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.files = append(k.files, f)
+	p.code = codeKey(p.key, sum)
 	return p
+}
+
+// use has a kept plan use a copy of the program with the code changed, as code does, if exe is not nil, and else reads all of the
+// plan. It returns false if that is damaged.
+func (k *plans) use(p *keptPlan, path string, exe *os.File, st *unix.Stat_t) bool {
+	if exe != nil {
+		k.code(p.code, path, exe, st, p.memory)
+	}
+	if p.memory.Code != nil {
+		return true
+	}
+	if _, err := p.memory.Whole(); err != nil {
+		k.cache.Drop(plansKind, p.key)
+		return false
+	}
+	return true
 }
 
 // readKept reads an entry's file, of up to so many bytes.
@@ -153,11 +179,11 @@ func (k *plans) put(p *Program, st *unix.Stat_t, plan *patch.Plan, memory *patch
 	if o.Path, o.Session = "", ""; o != k.plan {
 		return "" // it was made in another way, as one without functions
 	}
-	about := aboutPlan{Image: plan.ImageID, Traced: plan.Traced(), Names: aboutTable(p.table)}
+	about := aboutPlan{Image: plan.ImageID, Traced: plan.Traced(), LoadsSwaps: p.loadsSwaps(), Names: aboutTable(p.table)}
 	if p.mapped.Changed() != nil || !about.Names.holds(&k.symbols) {
 		return ""
 	}
-	key, b := k.key(p.Path, st), patch.AppendMemory(nil, memory)
+	key, b := k.key(p.Path, st), patch.AppendMemory(nil, memory, p.File)
 	k.cache.Drop(plansKind, key) // if there is one, it is out of date
 	k.cache.Drop(namesKind, key)
 	f, err := k.cache.Put(plansKind, key, "plan", &about, func(f *os.File) error {
@@ -172,7 +198,7 @@ func (k *plans) put(p *Program, st *unix.Stat_t, plan *patch.Plan, memory *patch
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.kept = true
-	return codeKey(key, b)
+	return codeKey(key, patch.KeptSum(b))
 }
 
 // copyNames writes the symbol file of a plan. done is false if there is none: then the next run is to make both.
@@ -197,6 +223,9 @@ func (k *plans) close() {
 	if k.keptCode {
 		_ = k.cache.Trim(codeKind, codeLimit)
 	}
+	for _, f := range k.files {
+		f.Close()
+	}
 	k.cache.Close()
 }
 
@@ -213,7 +242,7 @@ func (k *plans) openKept(path string) (p *Program, kept *keptPlan) {
 	if err != nil {
 		return nil, nil
 	}
-	p = &Program{Path: path, symbols: k.symbols, keeps: true, Kept: true, mapped: m}
+	p = &Program{Path: path, symbols: k.symbols, keeps: true, Kept: true, mapped: m, swaps: &kept.about.LoadsSwaps}
 	err = mapped.Guard(func() (err error) {
 		p.File, err = elfio.Parse(m.Data)
 		return err

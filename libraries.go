@@ -145,6 +145,9 @@ func (o *Options) onlySwaps() bool { return len(o.Libraries) == 0 && !o.Syscalls
 
 // loadsSwaps is record.LoadsSwaps; of a script, whose interpreter is not known, it is true.
 func (p *Program) loadsSwaps() (yes bool) {
+	if p.swaps != nil {
+		return *p.swaps
+	}
 	_ = mapped.Guard(func() error {
 		yes = p.File == nil || record.LoadsSwaps(p.File)
 		return nil

@@ -41,6 +41,7 @@ type Program struct {
 	prepared bool              // it was called
 
 	lacks   *record.Options // what is still to be found; nil: nothing is
+	swaps   *bool           // loadsSwaps; nil: it is not known yet
 	symbols symbol.Options
 	table   *symbol.Table // of the functions' names, nil unless there are Sites
 	mapped  *mapped.File  // nil: cannot be read, or empty
@@ -230,12 +231,17 @@ func (p *Program) Plan(o patch.Options) (*patch.Plan, error) {
 func Guard(do func() error) error { return mapped.Guard(do) }
 
 // loads reports whether a dynamic loader loads libraries of the program.
-func (p *Program) loads() (yes bool) {
+func (p *Program) loads() bool { return p.loader() != "" }
+
+// loader is the path of the program's dynamic loader; "": it has none, or cannot be read.
+func (p *Program) loader() (file string) {
 	_ = mapped.Guard(func() error {
-		yes = p.File != nil && p.interpreter() != ""
+		if p.File != nil {
+			file = p.interpreter()
+		}
 		return nil
 	})
-	return yes
+	return file
 }
 
 // interpreter is the path of the program's dynamic loader, "" if it has none.

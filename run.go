@@ -287,7 +287,7 @@ func (p *Program) run(ctx context.Context, cmd *exec.Cmd, o Options, plans *plan
 	}
 	r.controlled(&so)
 	if r.executed != nil {
-		so.Follow = &session.Follow{Plan: r.executed.memory, Ahead: r.executed.ahead, Left: r.executed.leave}
+		so.Follow = &session.Follow{Plan: r.executed.memory, Ahead: r.executed.ahead, Left: r.executed.leave, Loader: p.loader()}
 	}
 	r.o.Plan.Policy, r.o.Plan.Path = uint32(o.Policy), p.Path
 	streams, err := openStreams(cmd)
@@ -440,8 +440,7 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 		return nil, nil
 	}
 	if r.kept != nil {
-		if r.kept.memory.SetSession(pool) == nil {
-			r.keepCode(r.kept.code, r.kept.memory)
+		if r.kept.memory.SetSession(pool) == nil && r.useKept() {
 			return r.kept.memory, nil
 		}
 		r.kept = nil
@@ -472,7 +471,11 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 		key := ""
 		_ = mapped.Guard(func() error { key = r.plans.put(r.p, &st, r.main, m); return nil })
 		if key != "" {
-			r.keepCode(key, m)
+			if exe, st := r.exe(); exe != nil {
+				r.plans.code(key, r.p.Path, exe, st, m)
+				r.code = m.Code
+				exe.Close()
+			}
 		}
 	}
 	if r.o.Syscalls && m.SyscallEnter != 0 && !r.emulated {
@@ -483,19 +486,25 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 	return m, nil
 }
 
-// keepCode has the program's code mapped from the copy in which it is changed, which is kept by a key.
-func (r *run) keepCode(key string, m *patch.Memory) {
+// useKept is plans.use of the plan that is kept of the program.
+func (r *run) useKept() bool {
+	exe, st := r.exe()
+	defer exe.Close()
+	ok := r.plans.use(r.kept, r.p.Path, exe, st)
+	r.code = r.kept.memory.Code
+	return ok
+}
+
+// exe is the file of the program, as it was planned; nil: it cannot be opened, or is another one by now.
+func (r *run) exe() (*os.File, *unix.Stat_t) {
 	planned, ok := statOf(r.p.mapped)
 	exe, err := safefile.Open(r.p.Path)
-	if err != nil {
-		return
+	st := new(unix.Stat_t)
+	if err != nil || !ok || unix.Fstat(int(exe.Fd()), st) != nil || identity(st) != identity(&planned) {
+		exe.Close()
+		return nil, nil
 	}
-	defer exe.Close()
-	var st unix.Stat_t
-	if ok && unix.Fstat(int(exe.Fd()), &st) == nil && identity(&st) == identity(&planned) {
-		r.plans.code(key, r.p.Path, exe, &st, m)
-		r.code = m.Code
-	}
+	return exe, st
 }
 
 // loaderCalls are the system calls of the program's dynamic loader; nil: it has none.

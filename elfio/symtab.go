@@ -1,9 +1,11 @@
 package elfio
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/fentry-dev/fentry/elfio/internal/raw"
 	"github.com/fentry-dev/fentry/internal/bigslice"
@@ -57,37 +59,58 @@ func (f *File) Symbols() ([]Symbol, error) {
 // DynamicSymbols returns the symbols of the dynamic symbol table, or nil if there is none. It is found by its section
 // or, where section headers are stripped, through PT_DYNAMIC. The null symbol is left out.
 func (f *File) DynamicSymbols() ([]Symbol, error) {
-	if i := f.sectionOfType(elf.SHT_DYNSYM); i >= 0 {
-		syms, err := f.sectionSymbols(i)
-		if v := f.sectionOfType(elf.SHT_GNU_VERSYM); v >= 0 && err == nil {
-			versions, _ := f.SectionData(v)
-			f.addVersions(syms, versions)
-		}
-		return syms, err
-	}
-	d, err := f.dynamicInfo()
-	if err != nil || d == nil || d.symtab == 0 {
+	t, versions, err := f.dynamicTable()
+	if err != nil || t == nil {
 		return nil, err
 	}
-	n, err := f.dynsymCount(d)
-	if err != nil || n == 0 {
-		return nil, err
-	}
-	table, off := f.From(d.symtab)
-	if n*f.c.SymSize() > uint64(len(table)) {
-		return nil, FormatErrorf("dynamic symbol table", off, "%d symbols end outside its segment", n)
-	}
-	strs, stroff := f.From(d.strtab)
-	if d.strsz > uint64(len(strs)) {
-		return nil, FormatErrorf("dynamic string table", stroff, "%#x bytes end outside its segment", d.strsz)
-	}
-	syms, err := f.symbols(symbolTable{what: "dynamic symbol table", off: off, data: table[:n*f.c.SymSize()],
-		names: newStringTable(strs[:d.strsz])})
-	if d.versym != 0 && err == nil {
-		versions, _ := f.From(d.versym)
+	syms, err := f.symbols(*t)
+	if err == nil {
 		f.addVersions(syms, versions)
 	}
 	return syms, err
+}
+
+// HasDynamicSymbol reports whether the dynamic symbol table has a symbol with one of some names, defined or not. Where it
+// has none, as a rule, no symbol is decoded.
+func (f *File) HasDynamicSymbol(names ...string) (bool, error) {
+	t, _, err := f.dynamicTable()
+	if err != nil || t == nil || !slices.ContainsFunc(names, t.mayName) {
+		return false, err
+	}
+	syms, err := f.symbols(*t)
+	return slices.ContainsFunc(syms, func(s Symbol) bool { return slices.Contains(names, s.Name) }), err
+}
+
+// dynamicTable is the dynamic symbol table, and the versions of its symbols; nil: there is none.
+func (f *File) dynamicTable() (t *symbolTable, versions []byte, err error) {
+	if i := f.sectionOfType(elf.SHT_DYNSYM); i >= 0 {
+		if v := f.sectionOfType(elf.SHT_GNU_VERSYM); v >= 0 {
+			versions, _ = f.SectionData(v)
+		}
+		t, err = f.sectionTable(i)
+		return t, versions, err
+	}
+	d, err := f.dynamicInfo()
+	if err != nil || d == nil || d.symtab == 0 {
+		return nil, nil, err
+	}
+	n, err := f.dynsymCount(d)
+	if err != nil || n == 0 {
+		return nil, nil, err
+	}
+	table, off := f.From(d.symtab)
+	if n*f.c.SymSize() > uint64(len(table)) {
+		return nil, nil, FormatErrorf("dynamic symbol table", off, "%d symbols end outside its segment", n)
+	}
+	strs, stroff := f.From(d.strtab)
+	if d.strsz > uint64(len(strs)) {
+		return nil, nil, FormatErrorf("dynamic string table", stroff, "%#x bytes end outside its segment", d.strsz)
+	}
+	if d.versym != 0 {
+		versions, _ = f.From(d.versym)
+	}
+	return &symbolTable{what: "dynamic symbol table", off: off, data: table[:n*f.c.SymSize()], strs: strs[:d.strsz]},
+		versions, nil
 }
 
 // addVersions sets the versions of dynamic symbols, as far as the table goes.
@@ -106,11 +129,25 @@ type symbolTable struct {
 	what  string
 	off   uint64
 	data  []byte
-	names *stringTable
+	strs  []byte // its names, each with a NUL behind it
 	shndx []byte // SHT_SYMTAB_SHNDX, nil when there is none
 }
 
+// mayName is false of what is no symbol's name.
+func (t *symbolTable) mayName(name string) bool {
+	return bytes.Contains(t.strs, append([]byte(name), 0))
+}
+
 func (f *File) sectionSymbols(i int) ([]Symbol, error) {
+	t, err := f.sectionTable(i)
+	if err != nil || t == nil {
+		return nil, err
+	}
+	return f.symbols(*t)
+}
+
+// sectionTable is the symbol table in a section; nil: it is not in the file.
+func (f *File) sectionTable(i int) (*symbolTable, error) {
 	s := &f.Sections[i]
 	if s.Type == elf.SHT_NOBITS {
 		return nil, nil
@@ -129,13 +166,13 @@ func (f *File) sectionSymbols(i int) ([]Symbol, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := symbolTable{what: f.SectionLabel(i), off: s.Off, data: data, names: newStringTable(strs)}
+	t := &symbolTable{what: f.SectionLabel(i), off: s.Off, data: data, strs: strs}
 	if x := f.extendedIndices(i); x >= 0 {
 		if t.shndx, err = f.SectionData(x); err != nil {
 			return nil, err
 		}
 	}
-	return f.symbols(t)
+	return t, nil
 }
 
 func (f *File) symbols(t symbolTable) ([]Symbol, error) {
@@ -145,6 +182,7 @@ func (f *File) symbols(t symbolTable) ([]Symbol, error) {
 		return nil, nil
 	}
 	out := bigslice.Make[Symbol](int(n-1), int(n-1))
+	names := newStringTable(t.strs)
 	plain := f.c.Is64 && f.c.Order == raw.ByteOrder(binary.LittleEndian)
 	for i := uint64(1); i < n; i++ {
 		var r raw.Sym
@@ -157,10 +195,10 @@ func (f *File) symbols(t symbolTable) ([]Symbol, error) {
 		} else {
 			r = f.c.ReadSym(t.data[i*size:])
 		}
-		name, ok := t.names.at(uint64(r.Name))
+		name, ok := names.at(uint64(r.Name))
 		if !ok {
 			return nil, FormatErrorf(fmt.Sprintf("symbol %d of %s", i, t.what), t.off+i*size,
-				"name at %#x of a table of %d bytes", r.Name, len(t.names.s))
+				"name at %#x of a table of %d bytes", r.Name, len(t.strs))
 		}
 		sec := uint32(r.Shndx)
 		if elf.SectionIndex(r.Shndx) == elf.SHN_XINDEX {

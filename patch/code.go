@@ -21,11 +21,17 @@ import (
 // codeWindow is how much of a file is changed at a time.
 const codeWindow = 64 << 10
 
-// CodePages returns how many pages of the image's code its edits change, of the size that a file is mapped in.
-func (m *Memory) CodePages(pageSize uint64) (n int) {
+// codePage is the size of the smallest pages in which files are mapped.
+const codePage = 4 << 10
+
+// CodePages returns how many pages of the image its edits change, of 4 KiB.
+func (m *Memory) CodePages() (n int) {
+	if m.rest != nil {
+		return int(m.rest.pages)
+	}
 	last := ^uint64(0)
 	for i := range m.Edits {
-		if page := m.Edits[i].Addr / pageSize; page != last {
+		if page := m.Edits[i].Addr / codePage; page != last {
 			n, last = n+1, page
 		}
 	}
@@ -88,14 +94,32 @@ func (m *Memory) WriteCode(w interface {
 	return nil
 }
 
+// BesideCode returns the edits that are still to be made where the code from lo to hi is as [Memory.WriteCode] has changed it. ok is
+// false if none is made there, one lies there in part, or they cannot be had.
+func (m *Memory) BesideCode(lo, hi uint64) (left []arch.Edit, ok bool) {
+	if r := m.rest; r != nil && r.in.count > 0 && lo <= r.lo && r.hi <= hi {
+		if below, in, above, ok := cutEdits(r.edits, lo, hi); ok && len(in) == 0 {
+			return slices.Concat(below, above), true
+		}
+	}
+	w, err := m.Whole()
+	if err != nil {
+		return nil, false
+	}
+	below, in, above, ok := w.CodeEdits(lo, hi)
+	return slices.Concat(below, above), ok && len(in) > 0
+}
+
 // CodeEdits cuts the edits into those that lie below, in and above the addresses from lo to hi, of code that [Memory.WriteCode] has
 // changed. ok is false if one lies in two of these.
 func (m *Memory) CodeEdits(lo, hi uint64) (below, in, above []arch.Edit, ok bool) {
-	first, end := editsIn(m.Edits, lo, hi)
-	if first == end {
-		return m.Edits, nil, nil, true
-	}
-	below, in, above = m.Edits[:first:first], m.Edits[first:end], m.Edits[end:]
+	return cutEdits(m.Edits, lo, hi)
+}
+
+// cutEdits is CodeEdits of edits that are sorted.
+func cutEdits(edits []arch.Edit, lo, hi uint64) (below, in, above []arch.Edit, ok bool) {
+	first, end := editsIn(edits, lo, hi)
+	below, in, above = edits[:first:first], edits[first:end], edits[end:]
 	ends := func(edits []arch.Edit, at uint64) bool {
 		return len(edits) == 0 || edits[len(edits)-1].Addr+uint64(len(edits[len(edits)-1].New)) <= at
 	}

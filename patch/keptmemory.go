@@ -1,12 +1,17 @@
 package patch
 
 import (
+	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
+	"slices"
+	"sync"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/bigslice"
 	"github.com/fentry-dev/fentry/internal/format"
 )
@@ -14,14 +19,53 @@ import (
 // Memory that is kept.
 //
 // What is put into a program depends on nothing but its image and the options, except for where the recorder's buffer is, so
-// it can be kept, by somebody who knows that neither these nor this package have changed. The bytes end with a checksum, as a
-// system that crashes can leave anything in a file. What an edit is for is left out.
+// it can be kept, by somebody who knows that neither these nor this package have changed. It begins with a head, which is all
+// that is needed where code is mapped that was changed before ([Memory.Code]): the memory's numbers, and the edits beside that
+// code. Of a compiler, the rest is megabytes: the edits in it, and RX. The parts have checksums, as a system that crashes can
+// leave anything in a file. What an edit is for is left out.
 
 // errKept is returned for what AppendMemory has not made.
 var errKept = errors.New("not what is put into a program")
 
-// keptWords is how many words are in front of the contents.
-const keptWords = 16
+const (
+	// keptWords is how many words of a head are the memory's own.
+	keptWords = 16
+	// keptHead is its size in bytes, but for edits: these, those of keptAbout, and its checksum.
+	keptHead = 8*(keptWords+keptAboutWords) + crc32.Size
+	// keptMost bounds the edits in a head, in bytes.
+	keptMost = 1 << 20
+)
+
+// keptAbout is what a head says beside these words.
+type keptAbout struct {
+	phnum      uint64
+	rx         uint64 // size of RX in bytes
+	beside, in keptEdits
+	lo, hi     uint64 // the addresses between which the edits in the code lie
+	pages      uint64 // [Memory.CodePages]
+	rest       uint64 // checksum of the edits in the code, and RX
+}
+
+// keptEdits are edits as they are kept.
+type keptEdits struct{ count, size, sum uint64 }
+
+const keptAboutWords = 12
+
+func (a *keptAbout) words() [keptAboutWords]*uint64 {
+	return [...]*uint64{&a.phnum, &a.rx, &a.beside.count, &a.beside.size, &a.beside.sum, &a.in.count, &a.in.size, &a.in.sum,
+		&a.lo, &a.hi, &a.pages, &a.rest}
+}
+
+// keptRest is RX and Edits, where they have not been read yet.
+type keptRest struct {
+	keptAbout
+	edits []arch.Edit // beside the code
+	from  io.ReaderAt // the rest is at keptHead + beside.size
+
+	once  sync.Once
+	whole *Memory
+	err   error
+}
 
 // words are what of it is a number.
 func (m *Memory) words() [keptWords]*uint64 {
@@ -33,13 +77,56 @@ func (m *Memory) words() [keptWords]*uint64 {
 
 // Keeps reports whether [AppendMemory] can append it: it is for a program at its exec stop, whose code is not Go's.
 func (m *Memory) Keeps() bool {
-	return m.Running == nil && !m.Goroutines && m.LoaderCalls == nil && m.Session-m.RXAddr <= uint64(len(m.RX)) &&
-		uint64(len(m.RX))-(m.Session-m.RXAddr) >= format.ConfigNSession
+	return m.Running == nil && !m.Goroutines && m.LoaderCalls == nil && m.hasSession()
 }
 
-// AppendMemory appends it in the form that [ReadMemory] reads, without the path of the recorder's buffer. The last four bytes
-// are a checksum of the others.
-func AppendMemory(b []byte, m *Memory) []byte {
+// hasSession reports whether there is a place for the path of the recorder's buffer.
+func (m *Memory) hasSession() bool {
+	return m.Session-m.RXAddr <= m.Size() && m.Size()-(m.Session-m.RXAddr) >= format.ConfigNSession
+}
+
+// Size returns the size of RX in bytes.
+func (m *Memory) Size() uint64 {
+	if m.rest != nil {
+		return m.rest.rx
+	}
+	return uint64(len(m.RX))
+}
+
+// Whole returns it with RX and Edits, which [ReadMemory] leaves where they are until somebody wants them. It is safe for
+// concurrent use. What is set of the memory before is in what it returns.
+func (m *Memory) Whole() (*Memory, error) {
+	if m.rest == nil {
+		return m, nil
+	}
+	m.rest.once.Do(func() { m.rest.whole, m.rest.err = m.rest.read() })
+	if m.rest.err != nil {
+		return nil, m.rest.err
+	}
+	w := *m
+	w.rest, w.RX, w.Edits = nil, m.rest.whole.RX, m.rest.whole.Edits
+	return &w, nil
+}
+
+// AppendMemory appends it in the form that [ReadMemory] reads, without the path of the recorder's buffer. f is the image.
+func AppendMemory(b []byte, m *Memory, f *elfio.File) []byte {
+	below, in, above := m.Edits, []arch.Edit(nil), []arch.Edit(nil)
+	for _, p := range f.Progs {
+		if code := p.Type == elf.PT_LOAD && p.Flags&(elf.PF_X|elf.PF_W) == elf.PF_X; code && len(in) == 0 {
+			below, in, above, _ = m.CodeEdits(p.Vaddr, p.Vaddr+p.Memsz)
+		}
+	}
+	about := keptAbout{phnum: uint64(m.Phnum), rx: uint64(len(m.RX)), pages: uint64(m.CodePages())}
+	head := about.beside.append(nil, slices.Concat(below, above))
+	if len(head) > keptMost {
+		head, in = about.beside.append(nil, nil), m.Edits
+	}
+	if len(in) > 0 {
+		last := &in[len(in)-1]
+		about.lo, about.hi = in[0].Addr, last.Addr+uint64(len(last.New))
+	}
+	rest := m.appendRX(about.in.append(nil, in))
+	about.rest = uint64(keptSum(rest))
 	start := len(b)
 	for _, w := range m.words() {
 		v := uint64(0)
@@ -48,20 +135,50 @@ func AppendMemory(b []byte, m *Memory) []byte {
 		}
 		b = le.AppendUint64(b, v)
 	}
-	b = le.AppendUint64(b, uint64(m.Phnum))
-	b = le.AppendUint64(b, uint64(len(m.RX)))
-	b = m.appendRX(b)
-	b = le.AppendUint64(b, uint64(len(m.Edits)))
-	end := uint64(0)
-	for i := range m.Edits {
-		e := &m.Edits[i]
+	for _, w := range about.words() {
+		b = le.AppendUint64(b, *w)
+	}
+	b = le.AppendUint32(b, keptSum(b[start:]))
+	return append(append(b, head...), rest...)
+}
+
+// append appends edits, and takes down how many there are.
+func (k *keptEdits) append(b []byte, edits []arch.Edit) []byte {
+	start, end := len(b), uint64(0)
+	for i := range edits {
+		e := &edits[i]
 		b = binary.AppendUvarint(b, e.Addr-end)
 		b = binary.AppendUvarint(b, uint64(len(e.Old)))
 		b = append(append(b, e.Old...), e.New...)
 		end = e.Addr
 	}
-	return le.AppendUint32(b, keptSum(b[start:]))
+	*k = keptEdits{uint64(len(edits)), uint64(len(b) - start), uint64(keptSum(b[start:]))}
+	return b
 }
+
+// read reads edits.
+func (k *keptEdits) read(b []byte) ([]arch.Edit, error) {
+	if uint64(len(b)) != k.size || uint64(keptSum(b)) != k.sum || k.count > k.size {
+		return nil, errKept
+	}
+	r := keptReader{b: b}
+	edits := bigslice.Make[arch.Edit](0, int(k.count))
+	end := uint64(0)
+	for range k.count {
+		e := arch.Edit{Addr: end + r.number()}
+		size := r.number()
+		e.Old, e.New = r.bytes(size), r.bytes(size)
+		end = e.Addr
+		edits = append(edits, e)
+	}
+	if r.bad || len(r.b) > 0 {
+		return nil, errKept
+	}
+	return edits, nil
+}
+
+// KeptSum returns what tells apart two memories of one image that AppendMemory has appended to nothing, or whose beginning this is.
+func KeptSum(b []byte) uint32 { return le.Uint32(b[keptHead-crc32.Size : keptHead]) }
 
 // appendRX appends RX, without the path of the recorder's buffer.
 func (m *Memory) appendRX(b []byte) []byte {
@@ -71,68 +188,90 @@ func (m *Memory) appendRX(b []byte) []byte {
 	return b
 }
 
-// keptSum is the checksum at the end. The table is made when it is first wanted.
+// keptSum is a checksum. The table is made when it is first wanted.
 func keptSum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// SetSession says where the recorder's buffer is.
+// SetSession says where the recorder's buffer is, in place of the path that RX has.
 func (m *Memory) SetSession(path string) error {
-	room := m.RX[m.Session-m.RXAddr:][:format.ConfigNSession]
-	if len(path) >= len(room) {
+	if len(path) >= format.ConfigNSession {
 		return fmt.Errorf("the path of the buffer has %d bytes", len(path))
 	}
-	clear(room)
-	copy(room, path)
+	m.session = path
 	return nil
 }
 
-// ReadMemory returns what [AppendMemory] has appended to nothing. It refers to b, and finds out that b is what was
-// appended, not that it is for an image.
-func ReadMemory(b []byte) (*Memory, error) {
-	n := len(b) - crc32.Size
-	if n < 0 || keptSum(b[:n]) != le.Uint32(b[n:]) {
-		return nil, errKept
+// SessionPath returns the path of the recorder's buffer, as it is to be at Session: with a NUL behind it, format.ConfigNSession
+// bytes. It is nil if there is no place for it.
+func (m *Memory) SessionPath() []byte {
+	if !m.hasSession() {
+		return nil
 	}
-	r := keptReader{b: b[:n]}
-	m := &Memory{}
-	for _, w := range m.words() {
-		v := r.word()
+	b := make([]byte, format.ConfigNSession)
+	if m.session != "" || m.rest != nil {
+		copy(b, m.session)
+	} else {
+		copy(b, m.RX[m.Session-m.RXAddr:])
+	}
+	return b
+}
+
+// ReadMemory returns what [AppendMemory] has appended to nothing, of which there are size bytes, and its KeptSum. It finds out that
+// these are what was appended, not that it is for an image. RX and Edits are read from r by Whole, which finds that out of them.
+func ReadMemory(r io.ReaderAt, size int64) (m *Memory, sum uint32, err error) {
+	b := make([]byte, keptHead)
+	if _, err := r.ReadAt(b, 0); err != nil {
+		return nil, 0, errKept
+	}
+	sum = KeptSum(b)
+	if keptSum(b[:keptHead-crc32.Size]) != sum {
+		return nil, 0, errKept
+	}
+	rest := &keptRest{from: r}
+	m = &Memory{rest: rest}
+	for i, w := range m.words() {
 		if w != nil {
-			*w = v
+			*w = le.Uint64(b[8*i:])
 		}
 	}
-	m.Phnum = int(r.word())
-	m.RX = r.bytes(r.word())
-	count := r.word()
-	if r.bad || !m.Keeps() || m.Phnum < 0 || count > uint64(len(r.b)) {
+	for i, w := range rest.words() {
+		*w = le.Uint64(b[8*(keptWords+i):])
+	}
+	m.Phnum = int(rest.phnum)
+	if rest.beside.size > keptMost || m.Phnum < 0 || !m.Keeps() {
+		return nil, 0, errKept
+	}
+	if all := uint64(size) - keptHead - rest.beside.size; rest.rx > all || rest.in.size != all-rest.rx {
+		return nil, 0, errKept
+	}
+	b = make([]byte, rest.beside.size)
+	if _, err := r.ReadAt(b, keptHead); err != nil {
+		return nil, 0, errKept
+	}
+	rest.edits, err = rest.beside.read(b)
+	return m, sum, err
+}
+
+// read reads what ReadMemory has left.
+func (k *keptRest) read() (*Memory, error) {
+	b := make([]byte, k.in.size+k.rx)
+	if _, err := k.from.ReadAt(b, int64(keptHead+k.beside.size)); err != nil {
+		return nil, err
+	}
+	if uint64(keptSum(b)) != k.rest {
 		return nil, errKept
 	}
-	m.Edits = bigslice.Make[arch.Edit](0, int(count))
-	end := uint64(0)
-	for range count {
-		e := arch.Edit{Addr: end + r.number()}
-		size := r.number()
-		e.Old, e.New = r.bytes(size), r.bytes(size)
-		end = e.Addr
-		m.Edits = append(m.Edits, e)
+	in, err := k.in.read(b[:k.in.size])
+	if err != nil {
+		return nil, err
 	}
-	if r.bad || len(r.b) > 0 {
-		return nil, errKept
-	}
-	return m, nil
+	first, _ := editsIn(k.edits, k.lo, k.hi)
+	return &Memory{RX: b[k.in.size:], Edits: slices.Concat(k.edits[:first], in, k.edits[first:])}, nil
 }
 
 // keptReader reads numbers and bytes. What follows a malformed one is nothing.
 type keptReader struct {
 	b   []byte
 	bad bool
-}
-
-func (r *keptReader) word() uint64 {
-	b := r.bytes(8)
-	if r.bad {
-		return 0
-	}
-	return le.Uint64(b)
 }
 
 func (r *keptReader) number() uint64 {

@@ -25,25 +25,27 @@ const phentsize = 56 // sizeof(Elf64_Phdr)
 // Memory says what to write into a process stopped at exec. Addresses are link-time addresses, to which the caller
 // adds the load bias, AT_ENTRY minus OrigEntry.
 type Memory struct {
-	RX        []byte // contents of read-execute memory to map at RXAddr
+	RX        []byte // contents of read-execute memory to map at RXAddr, Size bytes; see Whole
 	RXAddr    uint64
 	RWAddr    uint64 // zeroed read-write memory to map
 	RWSize    uint64
 	Entry     uint64 // new AT_ENTRY
 	OrigEntry uint64
-	PhdrAddr  uint64 // new AT_PHDR, inside RX
-	Phnum     int    // new AT_PHNUM
-	NullCB    uint64 // initial gs base of the first thread
-	Session   uint64 // where in RX the path of the recorder's buffer is, format.ConfigNSession bytes
-	Switches  uint64 // the functions' switches in the memory at RWAddr, a byte each; 0: not known
-	Loader    uint64 // where the dynamic loader is to come when it has opened a file; 0: nowhere
-	Edits     []arch.Edit
+	PhdrAddr  uint64      // new AT_PHDR, inside RX
+	Phnum     int         // new AT_PHNUM
+	NullCB    uint64      // initial gs base of the first thread
+	Session   uint64      // where in RX the path of the recorder's buffer is, format.ConfigNSession bytes
+	Switches  uint64      // the functions' switches in the memory at RWAddr, a byte each; 0: not known
+	Loader    uint64      // where the dynamic loader is to come when it has opened a file; 0: nowhere
+	Edits     []arch.Edit // by address; see Whole
 
 	// Code is a file as [Memory.WriteCode] makes it, set by who applies the plan; nil: there is none. At CodeRX it has RX.
 	Code   *os.File
 	CodeRX int64
 
-	places places
+	places  places
+	rest    *keptRest // RX and Edits; nil: these are set
+	session string    // in place of the path in RX; "": that holds
 
 	// Goroutines: it is a Go program, most of whose stacks are no thread's.
 	Goroutines bool

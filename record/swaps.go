@@ -1,8 +1,6 @@
 package record
 
 import (
-	"slices"
-
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/record/plain"
 )
@@ -14,7 +12,6 @@ func MaySwap(f *elfio.File) bool { return plain.MaySwap(f) }
 // LoadsSwaps reports whether an image is one that loads images with such functions, whatever else is recorded of them: an
 // interpreter of Python or what has one in it, as Python's coroutines of package greenlet share a stack.
 func LoadsSwaps(f *elfio.File) bool {
-	python := []string{"Py_BytesMain", "Py_Main", "Py_Initialize", "Py_InitializeEx", "Py_InitializeFromConfig"}
-	syms, err := f.DynamicSymbols()
-	return err == nil && slices.ContainsFunc(syms, func(s elfio.Symbol) bool { return slices.Contains(python, s.Name) })
+	has, err := f.HasDynamicSymbol("Py_BytesMain", "Py_Main", "Py_Initialize", "Py_InitializeEx", "Py_InitializeFromConfig")
+	return err == nil && has
 }

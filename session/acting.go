@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/trace"
@@ -55,11 +56,13 @@ type doing struct {
 }
 
 // ftraceCommand is what a pattern ends with that is a command of ftrace's: func:traceoff:3.
-var ftraceCommand = regexp.MustCompile(`^(!?)(.+):(traceon|traceoff|stacktrace|snapshot|finish)(?::([0-9]+|unlimited))?$`)
+var ftraceCommand = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(!?)(.+):(traceon|traceoff|stacktrace|snapshot|finish)(?::([0-9]+|unlimited))?$`)
+})
 
 // asTrigger returns a trigger that stands among patterns, as ftrace has it, and whether it takes it away.
 func asTrigger(text string) (spec string, takes, ok bool) {
-	m := ftraceCommand.FindStringSubmatch(text)
+	m := ftraceCommand().FindStringSubmatch(text)
 	if m == nil {
 		return "", false, false
 	}

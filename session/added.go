@@ -86,7 +86,7 @@ func (c *command) adds() bool {
 func patternsOf(cs []command) (patterns []string) {
 	for i := range cs {
 		for _, v := range cs[i].values {
-			if cs[i].adds() && ftraceCommand.FindString(v.text) == "" {
+			if cs[i].adds() && ftraceCommand().FindString(v.text) == "" {
 				patterns = append(patterns, v.text)
 			}
 		}

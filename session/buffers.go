@@ -155,6 +155,9 @@ func (s *session) buffers() (string, error) {
 				}
 			},
 		}
+		if s.o.Follow.Loader != "" {
+			go s.follow.hooks.Ahead(s.o.Follow.Loader)
+		}
 	}
 	s.serve = drain.NewServer(s.pool, s.request)
 	pool.PutHeader(head[:], 0, format.HeaderSize, s.o.Policy, trace.LayoutPacked, os.Getpid(), now, hz)

@@ -38,6 +38,8 @@ type Follow struct {
 	// Left is told of programs that are not asked for, because they cannot be traced, and why. It can be called from
 	// several goroutines at once.
 	Left func(path string, why error)
+	// Loader is the path of the program's dynamic loader. The C library beside it is looked at ahead of time; "": none is.
+	Loader string
 }
 
 // follower traces programs that traced ones execute: a thread asks before it does, and is traced from then until the
@@ -269,7 +271,7 @@ func (f *follower) begins(t *tracee.Process, pid int, path string) error {
 // opens reports whether a process that sees the ids of this PID namespace finds the buffer where a plan says: it has a /proc
 // of it, if it has another root or other mounts.
 func (f *follower) opens(pid int, m *patch.Memory) bool {
-	path, _, _ := bytes.Cut(m.RX[m.Session-m.RXAddr:], []byte{0})
+	path, _, _ := bytes.Cut(m.SessionPath(), []byte{0})
 	is, err := os.Stat(fmt.Sprintf("/proc/%d/root%s", pid, path))
 	if err != nil {
 		return false

@@ -23,6 +23,7 @@ var (
 func Warm() {
 	go clock.Hz()
 	go pool.Warm()
+	go launch.Warm()
 }
 
 // LookPath returns the file that execvp would execute for a name: the name itself if it contains a slash, else the

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -233,7 +234,7 @@ func (t *traceFlags) unmatched(a *app, o *patch.Options) {
 	warn := func(option string, patterns []string) {
 		for _, p := range patterns {
 			hint := ""
-			if plainName.MatchString(p) {
+			if plainName().MatchString(p) {
 				hint = fmt.Sprintf("; if a library has it: %s%s, its calls, or -L", p, symbol.CallSuffix)
 			}
 			a.notef("fentry: warning: %spattern %q matches no traceable function%s", option, p, hint)
@@ -277,7 +278,7 @@ func (t *traceFlags) choosesImages(o *patch.Options) bool {
 }
 
 // plainName is a pattern that is just the name of a function in C.
-var plainName = regexp.MustCompile(`^[A-Za-z_]\w*$`)
+var plainName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_]\w*$`) })
 
 type patchCmd struct {
 	traceFlags

@@ -50,7 +50,7 @@ func (c *reportCmd) runStacks(a *app, cmd *cobra.Command, t *trace.Trace, sel *s
 		return err
 	}
 	patterns := []string{c.stacks}
-	if plainName.MatchString(c.stacks) { // of a library's function there may be the calls only
+	if plainName().MatchString(c.stacks) { // of a library's function there may be the calls only
 		patterns = append(patterns, c.stacks+symbol.CallSuffix)
 	}
 	match, filter, err := matcher(cmd, t, patterns, nil)

@@ -50,7 +50,7 @@ func callsMeant(cmd *cobra.Command) bool { return !cmd.Flags().Changed("library"
 // with --libcalls, but those that it does not name are not recorded for that.
 func (t *traceFlags) selects(cmd *cobra.Command) (*record.Filter, error) {
 	quiet := !t.libcalls && slices.ContainsFunc(t.stacks, func(p string) bool {
-		return strings.HasSuffix(p, symbol.CallSuffix) || callsMeant(cmd) && plainName.MatchString(p)
+		return strings.HasSuffix(p, symbol.CallSuffix) || callsMeant(cmd) && plainName().MatchString(p)
 	})
 	t.libcalls = t.libcalls || quiet
 	if len(t.filter)+len(t.notrace) == 0 && !quiet {

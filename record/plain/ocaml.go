@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/fentry-dev/fentry/elfio"
 )
@@ -23,11 +24,16 @@ const ocamlText = "OCAMLRUNPARAM"
 
 var (
 	// ocamlBound is a symbol before or behind code. Between the module and the rest are two underscores, or a point.
-	ocamlBound  = regexp.MustCompile(`^(caml.+)(?:__|\.)code_(begin|end)$`)
-	ocamlModule = regexp.MustCompile(`^caml[A-Z]`)
+	ocamlBound  = lazily(`^(caml.+)(?:__|\.)code_(begin|end)$`)
+	ocamlModule = lazily(`^caml[A-Z]`)
 	// ocamlFunction is a symbol of OCaml's functions, those that its linker makes, and the runtime's assembly.
-	ocamlFunction = regexp.MustCompile(`^caml(?:[A-Z].*(?:__|\.).*|_(?:curry|apply|tuplify|send)\d+.*|_(?:call_gc|c_call|start_program|raise_exn|callback_asm))$`)
+	ocamlFunction = lazily(`^caml(?:[A-Z].*(?:__|\.).*|_(?:curry|apply|tuplify|send)\d+.*|_(?:call_gc|c_call|start_program|raise_exn|callback_asm))$`)
 )
+
+// lazily is a regular expression that is compiled when it is first wanted: most runs want none.
+func lazily(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // ocaml is what an image has of OCaml.
 type ocaml struct {
@@ -55,13 +61,13 @@ func ocamlIn(f *elfio.File) (o ocaml) {
 	native, interpreter, linked, modules := false, false, false, false
 	for _, s := range syms {
 		interpreter = interpreter || s.Name == "caml_interprete" && s.Defined()
-		native = native || ocamlFunction.MatchString(s.Name)
-		m := ocamlBound.FindStringSubmatch(s.Name)
+		native = native || ocamlFunction().MatchString(s.Name)
+		m := ocamlBound().FindStringSubmatch(s.Name)
 		if m == nil || !s.Defined() {
 			continue
 		}
 		linked = linked || strings.HasSuffix(m[1], "startup")
-		modules = modules || ocamlModule.MatchString(m[1])
+		modules = modules || ocamlModule().MatchString(m[1])
 		r := bounds[m[1]]
 		if r == nil {
 			r = &span{}
@@ -90,7 +96,7 @@ func ocamlIn(f *elfio.File) (o ocaml) {
 		o.hidden = o.hidden || o.code[i].hi > o.code[i+1].lo
 	}
 	for _, s := range syms {
-		if s.Type() == elf.STT_FUNC && s.Defined() && ocamlFunction.MatchString(s.Name) && !o.has(s.Value) {
+		if s.Type() == elf.STT_FUNC && s.Defined() && ocamlFunction().MatchString(s.Name) && !o.has(s.Value) {
 			o.hidden = true // functions that have sections of their own
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/fentry-dev/fentry/session/internal/pool"
 )
@@ -42,7 +43,7 @@ func (m *Meter) Decide(may func(id uint32) bool) []Off {
 	for _, t := range m.tasks {
 		all := t.past
 		all.add(t.window)
-		if m.excess(t.window, m.o.Limit) > 0 && m.excess(all, m.o.Limit) > 0 {
+		if m.excess(t.window, m.o.Limit) > 0 && m.excess(all, m.o.Limit) > m.o.Limit*float64(grace)/m.o.Event {
 			hot.add(t.window)
 			too += m.excess(t.window, aim*m.o.Limit)
 		}
@@ -57,8 +58,9 @@ func (m *Meter) Decide(may func(id uint32) bool) []Off {
 
 // begin begins a window.
 func (m *Meter) begin() {
+	last := time.Duration(m.now.Monotonic - m.from)
 	m.from = m.now.Monotonic
-	maps.DeleteFunc(m.tasks, func(_ pool.Task, t *thread) bool { return !t.pass() })
+	maps.DeleteFunc(m.tasks, func(_ pool.Task, t *thread) bool { return !t.pass(last) })
 	m.tallies.reset()
 	m.stride = max(1, m.hot*chunk/maxRead)
 	m.hot = 0

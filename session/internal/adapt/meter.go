@@ -3,6 +3,7 @@
 package adapt
 
 import (
+	"math"
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
@@ -15,14 +16,14 @@ import (
 // time they cover is the thread's, and its events times what one costs is the part of it that tracing took. What waits
 // makes few events, so its chunks cover a long time and cost next to nothing.
 //
-// Measured is in windows, long enough to average over many calls and short enough that a program that runs for a tenth
-// of a second is helped. Threads are looked at one by one: one that waits must not hide one that does not. A thread that
-// was cheap for a while may cost more for as long: what counts besides the window is an average that forgets a tenth of
-// the past in each. So short bursts lose nothing, and over a tenth of a second the limit holds. What a chunk can add to
-// that average is bounded (most): on a busy machine a thread loses the processor in the middle of a chunk, which says
-// nothing about its costs. Only of threads above it
-// some chunks are read, which functions they call and what those do by themselves (sample.go);
-// and only as many functions as it takes to come below the limit are switched off (choose.go).
+// Measured is in windows, long enough to average over many calls and short enough that a program that runs for twenty
+// milliseconds is helped: it begins with one phase of a few after the other, each with functions of its own. Threads are
+// looked at one by one: one that waits must not hide one that does not. A thread that was cheap for a while may cost more
+// for as long: what counts besides the window is an average that forgets half of the past in a fifteenth of a second, and a
+// little above the limit is nothing (grace). So short bursts lose nothing, and over a tenth of a second the limit holds. What a chunk can add to that average is bounded (most): on a busy machine a thread loses the
+// processor in the middle of a chunk, which says nothing about its costs. Only of threads above it some chunks are read,
+// which functions they call and what those do by themselves (sample.go); and only as many functions as it takes to come
+// below the limit are switched off (choose.go).
 //
 // A decision takes effect with the next chunk of each thread (stub/src/costly.c). Chunks that began before it would show
 // the same functions again, and have more switched off than it takes, so they are left out.
@@ -41,7 +42,7 @@ type Options struct {
 }
 
 // window is the default of Options.Window.
-const window = 10 * time.Millisecond
+const window = 2 * time.Millisecond
 
 // maxTasks bounds how many threads are told apart; more are left out.
 const maxTasks = 1 << 16
@@ -75,11 +76,18 @@ type thread struct {
 	past   load // before the window, the longer ago the less of it
 }
 
-// keep is the part of the past that is kept from window to window.
-const keep = 0.9
+const (
+	// memory is how long it takes to forget all but 1/e of the past.
+	memory = 95 * time.Millisecond
+	// grace is a time in which a thread may run as if it were not traced, within that: what tracing may add to it is added once
+	// more.
+	grace = 2 * time.Millisecond
+)
 
-// pass begins a window. It returns false if the thread has done nothing for so long that it need not be known.
-func (t *thread) pass() bool {
+// pass begins a window; the last one was so long. It returns false if the thread has done nothing for so long that it need not be
+// known.
+func (t *thread) pass(last time.Duration) bool {
+	keep := math.Exp(-float64(last) / float64(memory))
 	t.past.add(t.window)
 	t.past.span, t.past.events, t.window = keep*t.past.span, keep*t.past.events, load{}
 	return t.past.events >= 1
@@ -92,6 +100,13 @@ func New(o Options, now clock.Reading) *Meter {
 	}
 	return &Meter{o: o, start: now, now: now, from: now.Monotonic, tasks: make(map[pool.Task]*thread), stride: 1, off: make(map[uint32]bool)}
 }
+
+// young is how long after the meter's beginning programs are in the phases in which they begin.
+const young = 200 * time.Millisecond
+
+// Soon reports whether the next decision should come soon: programs have just begun, or a thread has cost too much since the last
+// one.
+func (m *Meter) Soon() bool { return m.hot > 0 || m.now.Monotonic-m.start.Monotonic < int64(young) }
 
 // Tick tells the time. It is to be called before chunks are taken.
 func (m *Meter) Tick(now clock.Reading) { m.now = now }

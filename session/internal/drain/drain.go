@@ -191,10 +191,17 @@ func (d *Drainer) Run() {
 	d.stop.Store(false)
 }
 
+// soonNap is the longest nap while something may have to be switched off.
+const soonNap = time.Millisecond
+
 // sleep is a nap, which programs do not end by what they fill.
 func (d *Drainer) sleep() {
+	nap := d.nap
+	if d.Adapt != nil && d.Adapt.Meter.Soon() {
+		nap = min(nap, soonNap)
+	}
 	select {
-	case <-time.After(d.nap):
+	case <-time.After(nap):
 	case <-d.roused:
 	}
 }

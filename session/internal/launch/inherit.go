@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -57,26 +58,37 @@ func ReadInherited() Inherited {
 	return in
 }
 
-// runtimeState reads runtime.fwdSig and runtime.initSigmask.
-func runtimeState() (in Inherited, ok bool) {
+// Warm finds out ahead of time where this process has its runtime's state.
+func Warm() { stateAt() }
+
+// stateAt is where runtime.fwdSig and runtime.initSigmask are, with their sizes; nil: that is not known.
+var stateAt = sync.OnceValue(func() []elf.Symbol {
 	exe, err := mapped.Open("/proc/self/exe")
 	if err != nil {
-		return in, false
+		return nil
 	}
 	defer exe.Close()
 	f, err := elf.NewFile(bytes.NewReader(exe.Data))
 	if err != nil {
-		return in, false
+		return nil
 	}
-	addrs := findSymbols(f, exe.Data, "runtime.fwdSig", "runtime.initSigmask")
-	if addrs == nil {
-		return in, false
-	}
+	at := findSymbols(f, exe.Data, "runtime.fwdSig", "runtime.initSigmask")
 	entry, ok := ownEntry()
 	if !ok {
+		return nil
+	}
+	for i := range at {
+		at[i].Value += entry - f.Entry
+	}
+	return at
+})
+
+// runtimeState reads runtime.fwdSig and runtime.initSigmask.
+func runtimeState() (in Inherited, ok bool) {
+	at := stateAt()
+	if at == nil {
 		return in, false
 	}
-	bias := entry - f.Entry
 	mem, err := os.Open("/proc/self/mem")
 	if err != nil {
 		return in, false
@@ -85,13 +97,13 @@ func runtimeState() (in Inherited, ok bool) {
 	word := unsafe.Sizeof(uintptr(0))
 	fwd := make([]byte, (numSignals+1)*word)
 	mask := make([]byte, 8)
-	if addrs[0].Size != uint64(len(fwd)) || addrs[1].Size != uint64(len(mask)) {
+	if at[0].Size != uint64(len(fwd)) || at[1].Size != uint64(len(mask)) {
 		return in, false
 	}
-	if _, err := mem.ReadAt(fwd, int64(addrs[0].Value+bias)); err != nil {
+	if _, err := mem.ReadAt(fwd, int64(at[0].Value)); err != nil {
 		return in, false
 	}
-	if _, err := mem.ReadAt(mask, int64(addrs[1].Value+bias)); err != nil {
+	if _, err := mem.ReadAt(mask, int64(at[1].Value)); err != nil {
 		return in, false
 	}
 	const sigIgn = 1

@@ -484,7 +484,7 @@ func (im *image) mapAt(mmap func(at, size uint64, prot int) error) error {
 		prot int
 	}{
 		{area{im.bias + im.m.RWAddr, pageUp(im.m.RWSize)}, unix.PROT_READ | unix.PROT_WRITE},
-		{area{im.bias + im.m.RXAddr, pageUp(uint64(len(im.m.RX)))}, unix.PROT_READ | unix.PROT_EXEC},
+		{area{im.bias + im.m.RXAddr, pageUp(im.m.Size())}, unix.PROT_READ | unix.PROT_EXEC},
 		{area{im.journal, uint64(len(im.notes))}, unix.PROT_READ},
 	} {
 		if p.size == 0 {

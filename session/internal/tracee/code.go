@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -36,11 +35,11 @@ func (t *Process) codeFile(m *patch.Memory, bias uint64, regs *registers) *codeF
 	if err != nil || !ok || t.parked == nil && text.lo <= regs.pc() && regs.pc() < text.hi { // calls are made from there
 		return nil
 	}
-	below, in, above, ok := m.CodeEdits(text.lo-bias, text.hi-bias)
-	if !ok || len(in) == 0 {
+	left, ok := m.BesideCode(text.lo-bias, text.hi-bias)
+	if !ok {
 		return nil
 	}
-	c := &codeFile{path: path, sp: regs.sp(), left: slices.Concat(below, above)}
+	c := &codeFile{path: path, sp: regs.sp(), left: left}
 	for _, p := range append([]mapping{text}, others...) {
 		off, err := p.offset()
 		if err != nil {
@@ -114,18 +113,18 @@ func untouched(dir string, lo, hi uint64) bool {
 
 // mapCode maps the added code at a place, and the program's in place of its own. The process, which opens the file by its path, can
 // see other files, or must not open or map it, as a file system without programs refuses it: then added is false, and nothing has
-// changed. It returns the edits that are still to be made.
-func (t *Process) mapCode(m *patch.Memory, c *codeFile, rx call) (edits []arch.Edit, added bool, err error) {
+// changed. all: so are all edits still to be made, else those that the file leaves.
+func (t *Process) mapCode(m *patch.Memory, c *codeFile, rx call) (all, added bool, err error) {
 	fd, opened, err := t.openFile(c)
 	if err != nil || !opened {
-		return m.Edits, false, err
+		return true, false, err
 	}
 	closes := call{nr: unix.SYS_CLOSE, args: [6]uint64{fd}}
 	is, isErr := os.Stat(fmt.Sprintf("/proc/%d/fd/%d", t.pid, fd))
 	want, wantErr := m.Code.Stat()
 	if isErr != nil || wantErr != nil || !os.SameFile(is, want) {
 		_, err := t.makes([]call{closes})
-		return m.Edits, false, err
+		return true, false, err
 	}
 	rx.args[3], rx.args[5] = unix.MAP_PRIVATE|mapFixedNoreplace, uint64(m.CodeRX)
 	calls := append([]call{rx}, c.maps...)
@@ -134,24 +133,24 @@ func (t *Process) mapCode(m *patch.Memory, c *codeFile, rx call) (edits []arch.E
 	}
 	calls = append(calls, closes)
 	was := t.changed
-	t.changed, edits, added = true, c.left, true
+	t.changed, added = true, true
 	for i := 0; i < len(calls); i++ { // again behind each that is refused
 		done, err := t.makes(calls[i:])
 		if i += done; err == nil {
 			break
 		}
 		if !refused(err) {
-			return nil, false, err
+			return false, false, err
 		}
 		if i < 2 { // the program keeps its own code, and there is nothing more but to close the file
-			t.changed, edits, added = was, m.Edits, i == 1
+			t.changed, all, added = was, true, i == 1
 			i = len(calls) - 2
 		}
 	}
 	if got := calls[0].value; added && got != rx.args[0] {
-		return nil, false, &RefusedError{fmt.Errorf("code that is added is mapped at %#x, not %#x", got, rx.args[0])}
+		return false, false, &RefusedError{fmt.Errorf("code that is added is mapped at %#x, not %#x", got, rx.args[0])}
 	}
-	return edits, added, nil
+	return all, added, nil
 }
 
 // openFile has the process open a file.

@@ -5,10 +5,12 @@ package tracee
 import (
 	"bytes"
 	"cmp"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
@@ -33,6 +36,77 @@ import (
 type ExecHooks struct {
 	mu    sync.Mutex
 	found map[string][]execSite
+
+	ahead sync.Map // what is in files that were looked at ahead of time: *aheadSites by a mapping's key
+}
+
+// aheadSites are the sites of a file's code.
+type aheadSites struct {
+	once  sync.Once
+	size  uint64 // of the mapping
+	sites []execSite
+}
+
+// Ahead looks for them in the C library beside a dynamic loader, before a process has it.
+func (h *ExecHooks) Ahead(loader string) {
+	file, err := filepath.EvalSymlinks(loader)
+	if err != nil {
+		return
+	}
+	if !isLibc(file) { // musl's loader is the library
+		file = filepath.Join(filepath.Dir(file), "libc.so.6")
+	}
+	f, err := mapped.Open(file)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	_ = mapped.Guard(func() error { return h.lookAhead(f) })
+}
+
+// lookAhead looks for them in the file of a C library.
+func (h *ExecHooks) lookAhead(f *mapped.File) error {
+	e, err := elfio.Parse(f.Data)
+	if err != nil {
+		return err
+	}
+	for _, p := range e.Progs {
+		if p.Type != elf.PT_LOAD || p.Flags&elf.PF_X == 0 || p.Off > uint64(len(f.Data)) {
+			continue
+		}
+		from := p.Off &^ (PageSize - 1)
+		m := mapping{hi: pageUp(p.Off - from + p.Filesz), key: mappingKey(f.Info, from)}
+		code := m.contents(f.Data[from:])
+		a := &aheadSites{size: m.hi}
+		a.once.Do(func() {
+			if _, taken := h.ahead.LoadOrStore(m.key, a); taken {
+				return
+			}
+			elsewhere := false
+			sites := findExecs(code, func([]byte, int64) error {
+				elsewhere = true
+				return errors.New("not looked at")
+			})
+			if !elsewhere { // else it takes the process's memory to tell
+				a.sites = sites
+			}
+		})
+	}
+	return nil
+}
+
+// lookedAhead returns what was found ahead of time; nil: nothing.
+func (h *ExecHooks) lookedAhead(m *mapping) []execSite {
+	v, ok := h.ahead.Load(m.key)
+	if !ok {
+		return nil
+	}
+	a := v.(*aheadSites)
+	a.once.Do(func() {}) // it is being looked at
+	if a.size != m.hi-m.lo {
+		return nil
+	}
+	return a.sites
 }
 
 // execSite is where a system call is made of which the runtime is to know before: on x86-64 the instruction in front of it, which
@@ -55,12 +129,25 @@ type mapping struct {
 
 // isOf tells whether a mapping is of a file.
 func (m *mapping) isOf(st os.FileInfo) bool {
+	return m.file() == fileOf(st)
+}
+
+// mappingKey is the key of a mapping of a file that begins at an offset.
+func mappingKey(st os.FileInfo, offset uint64) string {
+	return fmt.Sprintf("%08x %s", offset, fileOf(st))
+}
+
+// fileOf is a file as a line of maps names it: device and inode; "": that is not known.
+func fileOf(st os.FileInfo) string {
 	s, ok := st.Sys().(*syscall.Stat_t)
 	if !ok {
-		return false
+		return ""
 	}
-	return m.file() == fmt.Sprintf("%02x:%02x %d", unix.Major(s.Dev), unix.Minor(s.Dev), s.Ino)
+	return fmt.Sprintf("%02x:%02x %d", unix.Major(s.Dev), unix.Minor(s.Dev), s.Ino)
 }
+
+// contents is what of a file, from the mapping's beginning on, is in it.
+func (m *mapping) contents(b []byte) []byte { return b[:min(uint64(len(b)), m.hi-m.lo)] }
 
 // file is the file of a mapping: device and inode.
 func (m *mapping) file() string {
@@ -192,7 +279,7 @@ func (h *ExecHooks) sites(p *process) (sites []execSite, err error) {
 		}
 		found, ok := h.found[m.key]
 		if !ok {
-			found = p.findExecs(&m)
+			found = h.findExecs(p, &m)
 			if m.path != "" {
 				h.found[m.key] = found
 			}
@@ -211,9 +298,9 @@ func (h *ExecHooks) sites(p *process) (sites []execSite, err error) {
 }
 
 // findExecs finds them in a mapping.
-func (p *process) findExecs(m *mapping) []execSite {
+func (h *ExecHooks) findExecs(p *process, m *mapping) []execSite {
 	near := func(b []byte, far int64) error { return p.ReadAt(b, m.lo+uint64(far)) }
-	if found, ok := p.findInFile(m, near); ok {
+	if found, ok := h.findInFile(p, m, near); ok {
 		return found
 	}
 	b := make([]byte, m.hi-m.lo)
@@ -228,7 +315,7 @@ const execLen = 16
 
 // findInFile finds them in the file of a mapping, which takes a tenth of the time: the process has not read these pages yet. ok
 // is false if there is none, or the memory is not as the file where something was found: calls that are recorded lead elsewhere.
-func (p *process) findInFile(m *mapping, near func([]byte, int64) error) (found []execSite, ok bool) {
+func (h *ExecHooks) findInFile(p *process, m *mapping, near func([]byte, int64) error) (found []execSite, ok bool) {
 	f, err := mapped.Open(fmt.Sprintf("/proc/%d/root%s", p.pid, m.path))
 	if err != nil {
 		return nil, false
@@ -239,9 +326,10 @@ func (p *process) findInFile(m *mapping, near func([]byte, int64) error) (found 
 		return nil, false
 	}
 	err = mapped.Guard(func() error {
-		b := f.Data[from:]
-		b = b[:min(uint64(len(b)), m.hi-m.lo)]
-		found = findExecs(b, near)
+		b := m.contents(f.Data[from:])
+		if found = h.lookedAhead(m); found == nil {
+			found = findExecs(b, near)
+		}
 		for _, s := range found {
 			if s.at >= uint64(len(b)) {
 				return errors.New("behind a jump") // a call that is recorded, in a copy of the file

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -148,13 +149,32 @@ func TestFindInFile(t *testing.T) {
 	memory := make([]byte, m.hi-m.lo)
 	n, _ := p.mem.ReadAt(memory, int64(m.lo))
 	want := findExecs(memory[:n], near)
-	if got, ok := p.findInFile(m, near); !ok || len(want) == 0 || !slices.Equal(got, want) {
+	var h ExecHooks
+	if got, ok := h.findInFile(p, m, near); !ok || len(want) == 0 || !slices.Equal(got, want) {
 		t.Errorf("%v, %v; in the memory %v", got, ok, want)
+	}
+
+	// So it is ahead of time, by the name of the loader.
+	loader := filepath.Join(filepath.Dir(m.path), "ld-linux-x86-64.so.2")
+	if isLibc(m.path) && filepath.Base(m.path) != "libc.so.6" {
+		loader = m.path
+	}
+	h.Ahead(loader)
+	if got := h.lookedAhead(m); !slices.Equal(got, want) {
+		t.Errorf("ahead of time: %v, want %v", got, want)
+	}
+	if got, ok := h.findInFile(p, m, near); !ok || !slices.Equal(got, want) {
+		t.Errorf("%v, %v with what was found ahead of time; in the memory %v", got, ok, want)
+	}
+	smaller := *m
+	smaller.hi -= PageSize
+	if got := h.lookedAhead(&smaller); got != nil {
+		t.Errorf("%v of another mapping", got)
 	}
 
 	other := *m
 	other.key = "00000000 00:01 1"
-	if _, ok := p.findInFile(&other, near); ok {
+	if _, ok := h.findInFile(p, &other, near); ok {
 		t.Error("found in another file")
 	}
 
@@ -167,7 +187,7 @@ func TestFindInFile(t *testing.T) {
 	if err := p.WriteAt(b, last); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := p.findInFile(m, near); ok {
+	if _, ok := h.findInFile(p, m, near); ok {
 		t.Error("found where the memory has changed")
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/patch"
 )
 
@@ -251,11 +249,10 @@ func (t *Process) injectGiven(m *patch.Memory, pool int) error {
 		return err
 	}
 	given := *m
-	given.RX = slices.Clone(m.RX)
-	name := given.RX[m.Session-m.RXAddr:][:format.ConfigNSession]
-	clear(name)
-	copy(name, strconv.FormatUint(fd, 10))
-	if err = t.Inject(&given, true); err != nil {
+	if err = given.SetSession(strconv.FormatUint(fd, 10)); err == nil {
+		err = t.Inject(&given, true)
+	}
+	if err != nil {
 		_, _ = t.syscall(unix.SYS_CLOSE, fd) // else the runtime does
 	}
 	return err

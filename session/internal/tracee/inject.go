@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/arch"
-	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/parallel"
 	"github.com/fentry-dev/fentry/patch"
 )
@@ -221,24 +220,45 @@ func (t *Process) mapMemory(m *patch.Memory, bias uint64, regs *registers) ([]ar
 			calls = append(calls, anonymous(bias+start, end-start, unix.PROT_READ|unix.PROT_WRITE))
 		}
 	}
-	rx := anonymous(bias+m.RXAddr, pageUp(uint64(len(m.RX))), unix.PROT_READ|unix.PROT_EXEC)
+	rx := anonymous(bias+m.RXAddr, pageUp(m.Size()), unix.PROT_READ|unix.PROT_EXEC)
 	if c := t.codeFile(m, bias, regs); c != nil {
 		if err := t.maps(calls...); err != nil {
 			return nil, err
 		}
-		edits, added, err := t.mapCode(m, c, rx)
+		all, added, err := t.mapCode(m, c, rx)
 		if err != nil {
 			return nil, err
 		}
 		if added {
-			return edits, t.WriteAt(m.RX[m.Session-m.RXAddr:][:format.ConfigNSession], bias+m.Session)
+			left := c.left
+			if all {
+				w, err := whole(m)
+				if err != nil {
+					return nil, err
+				}
+				left = w.Edits
+			}
+			return left, t.WriteAt(m.SessionPath(), bias+m.Session)
 		}
 		calls = nil
+	}
+	w, err := whole(m)
+	if err != nil {
+		return nil, err
 	}
 	if err := t.maps(append(calls, rx)...); err != nil {
 		return nil, err
 	}
-	return m.Edits, t.WriteAt(m.RX, bias+m.RXAddr)
+	return w.Edits, errors.Join(t.WriteAt(w.RX, bias+w.RXAddr), t.WriteAt(w.SessionPath(), bias+w.Session))
+}
+
+// whole is all of a plan's memory, which is on disk until it is needed.
+func whole(m *patch.Memory) (*patch.Memory, error) {
+	w, err := m.Whole()
+	if err != nil {
+		return nil, &RefusedError{fmt.Errorf("its plan cannot be read any more: %w", err)}
+	}
+	return w, nil
 }
 
 func pageUp(v uint64) uint64 { return (v + PageSize - 1) &^ (PageSize - 1) }

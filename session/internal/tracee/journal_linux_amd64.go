@@ -141,7 +141,7 @@ func (im *image) note(others []*image) error {
 	setWord(im.notes, jSelf, im.journal)
 	setWord(im.notes, jSelf+1, uint64(len(im.notes)))
 	setWord(im.notes, jRX, im.bias+im.m.RXAddr)
-	setWord(im.notes, jRX+1, pageUp(uint64(len(im.m.RX))))
+	setWord(im.notes, jRX+1, pageUp(im.m.Size()))
 	if size := pageUp(im.m.RWSize); size > 0 {
 		setWord(im.notes, jRW, im.bias+im.m.RWAddr)
 		setWord(im.notes, jRW+1, size)
@@ -174,7 +174,7 @@ func runningWords(r *patch.Running) []*uint64 {
 // code is where the image's code is; its journal follows.
 func (im *image) code() (lo, hi uint64) {
 	lo = im.bias + im.m.RXAddr
-	return lo, lo + max(im.size, pageUp(uint64(len(im.m.RX))))
+	return lo, lo + max(im.size, pageUp(im.m.Size()))
 }
 
 // Kinds of edits, in their lists.

@@ -102,7 +102,7 @@ func (l *Library) takes() uint64 {
 	if l.Memory == nil {
 		return 0
 	}
-	n := pageUp(l.Memory.RXAddr + uint64(len(l.Memory.RX)) - l.At)
+	n := pageUp(l.Memory.RXAddr + l.Memory.Size() - l.At)
 	for _, e := range l.Memory.Edits {
 		n += 2*binary.MaxVarintLen64 + uint64(len(e.New))
 	}

@@ -13,11 +13,11 @@ import (
 // PageSize is that of this machine.
 var PageSize = uint64(os.Getpagesize()) // 4 KiB; on arm64 also 16 or 64 KiB
 
-// Check refuses contradictory memory before any process is touched.
+// Check refuses contradictory memory before any process is touched. What was kept was checked when it was made.
 func Check(m *patch.Memory) error {
 	switch {
-	case len(m.RX) == 0 || m.RXAddr%PageSize != 0 || m.RXAddr+uint64(len(m.RX)) < m.RXAddr:
-		return fmt.Errorf("memory: %d bytes of code at %#x", len(m.RX), m.RXAddr)
+	case m.Size() == 0 || m.RXAddr%PageSize != 0 || m.RXAddr+m.Size() < m.RXAddr:
+		return fmt.Errorf("memory: %d bytes of code at %#x", m.Size(), m.RXAddr)
 	case m.RWAddr+m.RWSize+PageSize < m.RWAddr:
 		return fmt.Errorf("memory: %d bytes of data at %#x", m.RWSize, m.RWAddr)
 	case !inRX(m, m.Entry, 1):
@@ -36,5 +36,5 @@ const Phentsize = 56
 
 // inRX tells whether n bytes at addr lie in the added code.
 func inRX(m *patch.Memory, addr, n uint64) bool {
-	return addr >= m.RXAddr && addr-m.RXAddr <= uint64(len(m.RX)) && n <= uint64(len(m.RX))-(addr-m.RXAddr)
+	return addr >= m.RXAddr && addr-m.RXAddr <= m.Size() && n <= m.Size()-(addr-m.RXAddr)
 }
