@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -85,20 +86,25 @@ func run(t testing.TB, c command) *result {
 	return r
 }
 
-// An output keeps what a process writes, up to maxOutput.
+// An output keeps what a process writes, up to maxOutput; who writes more cannot write any more (EPIPE). Its buffer is not embedded:
+// io.Copy would use ReadFrom, which has no bound.
 type output struct {
-	bytes.Buffer
+	buf     bytes.Buffer
 	dropped int
 }
 
 const maxOutput = 64 << 20
 
 func (o *output) Write(b []byte) (int, error) {
-	keep := min(len(b), maxOutput-o.Len())
+	keep := min(len(b), maxOutput-o.buf.Len())
 	o.dropped += len(b) - keep
-	_, err := o.Buffer.Write(b[:keep])
-	return len(b), err
+	if _, err := o.buf.Write(b[:keep]); err != nil || keep == len(b) {
+		return keep, err
+	}
+	return keep, io.ErrShortWrite
 }
+
+func (o *output) String() string { return o.buf.String() }
 
 // baseEnv is the same small environment for every run, traced or not.
 func baseEnv() []string {

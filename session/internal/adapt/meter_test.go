@@ -183,6 +183,50 @@ func TestBurst(t *testing.T) {
 	}
 }
 
+// TestGrace: what begins with calls that cost too much has some milliseconds of them, and not many.
+func TestGrace(t *testing.T) {
+	m, p := start(0.5)
+	from := p.t
+	for p.t-from < 100_000_000 {
+		for range 800 {
+			p.call(small, 40, nil) // twice what it may be: half of the events are too many
+		}
+		p.hand(m, 7)
+		m.Tick(reading(p.t))
+		if off := m.Decide(all); off != nil {
+			break
+		}
+	}
+	const least = 2 * grace // as half of the events are, half of the time is
+	if took := time.Duration(p.t - from); took < least || took > least+2*window {
+		t.Errorf("switched off after %v, want %v", took, least)
+	}
+}
+
+// TestSoon: a decision should come soon in the beginning, and when something costs too much.
+func TestSoon(t *testing.T) {
+	m, p := start(0.02)
+	if !m.Soon() {
+		t.Error("not in the beginning")
+	}
+	p.t += uint64(young)
+	p.begin = p.t
+	m.Tick(reading(p.t))
+	m.Decide(all)
+	if m.Soon() {
+		t.Error("of a program that does nothing")
+	}
+	p.work(m, 7)
+	if !m.Soon() {
+		t.Error("not of a program that costs too much")
+	}
+	m.Tick(reading(p.t))
+	m.Decide(all)
+	if m.Soon() {
+		t.Error("behind the decision")
+	}
+}
+
 // TestPreempted: a thread that loses the processor now and then is no cheaper for that.
 func TestPreempted(t *testing.T) {
 	m, p := start(0.02)
