@@ -89,7 +89,7 @@ func (l *loadedLibraries) plan(path string, f *os.File, at uint64) *patch.Memory
 		return nil
 	}
 	l.mu.Lock()
-	named := l.named(path, path, f)
+	named, _ := l.named(path, path, f)
 	key := loadedFile{identity(&st), path, at, named}
 	if p := l.plans[key]; p != nil {
 		l.mu.Unlock()

@@ -94,6 +94,7 @@ type about struct {
 	Traced     int
 	Untraced   string // why there is no copy
 	Unselected bool   // that is because no pattern matches a function
+	Empty      bool   // that is because no function in it can be traced
 }
 
 // cacheKind is the kind of the cache's entries that are patched libraries.
@@ -265,7 +266,7 @@ func (l *libraries) first(given string, f *os.File, st *unix.Stat_t) *library {
 	if err != nil {
 		path = given
 	}
-	named := l.named(given, path, f)
+	named, asked := l.named(given, path, f)
 	swaps := !named && l.maySwap(path, f)
 	if !named && !l.syscalls && !swaps {
 		return nil
@@ -285,6 +286,7 @@ func (l *libraries) first(given string, f *os.File, st *unix.Stat_t) *library {
 	case lib.Untraced == "":
 	case lib.swaps && !lib.about.Unselected:
 		l.logf(unsafeSwaps, path, lib.Untraced)
+	case lib.about.Empty && !asked: // of those that match * glibc has some in which there is nothing but versions
 	case !lib.about.Unselected && !lib.silent:
 		l.logf("%s: not traced: %s", path, lib.Untraced)
 	}
@@ -294,16 +296,17 @@ func (l *libraries) first(given string, f *os.File, st *unix.Stat_t) *library {
 // unsafeSwaps is said of a library that cannot be prevented from doing harm.
 const unsafeSwaps = "%s: it may swap pieces of a stack, and cannot be changed: %s; programs with coroutines that use it need -T function"
 
-// named tells whether a pattern matches one of a library's names, and notes which ones do.
-func (l *libraries) named(given, path string, f *os.File) bool {
-	found := false
+// named tells whether a pattern matches one of a library's names, and notes which ones do. asked: one is such a name, and does not
+// match others as well.
+func (l *libraries) named(given, path string, f *os.File) (named, asked bool) {
 	soname := sync.OnceValue(func() string { return soname(f) })
 	for i := range l.patterns {
 		if p := &l.patterns[i]; p.match(given) || p.match(path) || p.match(soname()) {
-			p.matched, found = true, true
+			p.matched, named = true, true
+			asked = asked || !strings.ContainsAny(p.text, `*?[\`)
 		}
 	}
-	return found
+	return named, asked
 }
 
 // identity says which version of a file it is.

@@ -149,6 +149,7 @@ func TestLibraryLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	empty := testtool.Compile(t, "libx.so", "void version(void) {}\n", "-shared", "-fPIC", "-O1", "-nostdlib", "-fcf-protection=none")
 	malformed := bytes.Clone(b)
 	malformed[32]++ // e_phoff
 	foreign := write("libx.so", b)
@@ -160,6 +161,9 @@ func TestLibraryLeftAlone(t *testing.T) {
 		{"no ELF file", write("libx.so", []byte("GROUP ( /lib/libx.so.1 )")), "", Options{}},
 		{"empty", write("libx.so", nil), "", Options{}},
 		{"nothing selected", path, "", Options{Plan: patch.Options{Select: only}}},
+		{"nothing in it", empty, "none of those that it has can be: 1 short-function", Options{}},
+		{"nothing in it, kept", empty, "none of those that it has can be: 1 short-function", Options{}},
+		{"nothing in it, by a pattern", empty, "", Options{Libraries: []string{"lib*"}}},
 		{"malformed", write("libx.so", malformed), "libx.so: not traced: ", Options{}},
 		{"another user's", foreign, "libx.so: not traced: it belongs to user 12345", Options{}},
 	} {

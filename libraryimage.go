@@ -93,7 +93,9 @@ func planLibrary(f *os.File, path string, l *libraries, o *patch.Options, find r
 	if err != nil {
 		// It will not be otherwise the next time.
 		im.about.Untraced = err.Error()
-		im.about.Unselected = errors.Is(err, patch.ErrNoSites) && p.traceable()
+		if errors.Is(err, patch.ErrNoSites) {
+			im.about.Unselected, im.about.Empty = p.traceable(), !p.traceable()
+		}
 		return im, nil
 	}
 	im.plan, im.about.Image, im.about.Traced = plan, plan.ImageID, plan.Traced()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/bigslice"
@@ -324,19 +325,34 @@ func (p *Plan) bare() bool {
 	return p.Options.Bare && p.Options.Target == Process && why != record.ReasonGoImage && why != record.ReasonLoader
 }
 
+// tally says how often there are which reasons.
+func tally(n map[record.Reason]uint64) string {
+	var b strings.Builder
+	for i, r := range record.ByNumber(n) {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%d %s", n[r], r)
+	}
+	return b.String()
+}
+
 func (p *Plan) nothingToTrace() error {
 	if p.recordsSyscalls() || p.servesLoader() || p.bare() {
 		return nil // what is not the program's own needs a runtime
 	}
 	total, ok, signed, far := p.Total(), 0, 0, 0
+	reasons := make(map[record.Reason]uint64)
 	for i := range p.Functions {
-		switch p.Functions[i].Reason {
+		switch why := p.Functions[i].Reason; why {
 		case "":
 			ok++
 		case record.ReasonOutOfReach:
 			far++
 		case record.ReasonSignedReturn:
 			signed++
+		default:
+			reasons[why]++
 		}
 	}
 	option := p.m.facts().option
@@ -357,6 +373,8 @@ func (p *Plan) nothingToTrace() error {
 			ErrNoSites, signed, total, ErrFunctionOnly, option)
 	case total == 0:
 		return fmt.Errorf("%w: it has none", ErrNoSites)
+	case ok == 0 && reasons[record.ReasonNoSite] == 0:
+		return fmt.Errorf("%w: none of those that it has can be: %s", ErrNoSites, tally(reasons))
 	case ok == 0:
 		return fmt.Errorf("%w: %d functions seen, none with a site; compile with %s", ErrNoSites, total, option)
 	}

@@ -31,7 +31,8 @@ import (
 //
 // A function's name is matched in every form in which people know it: the raw symbol; without the suffixes of
 // compilers' clones (.constprop.0, .isra.0, .part.0); and for C++ and Rust the demangled signature, the name without
-// its parameters, and that without template arguments.
+// its parameters, and that without template arguments. The type that signatures of templates begin with is no part of
+// them, but a pattern that is a whole name may have it.
 //
 // Functions are asked about in an image ([Filter.In]); without one, only patterns without an image can match.
 //
@@ -95,17 +96,14 @@ func (f *Filter) Names(name string) bool {
 		return false
 	}
 	forms := nameForms{raw: name}
-	for k := 0; ; k++ {
-		form, ok := forms.get(k)
-		if !ok {
-			return false
-		}
+	for form := range forms.all {
 		for _, i := range f.include.exact[form] {
 			if !f.include.rules[i].negated {
 				return true
 			}
 		}
 	}
+	return false
 }
 
 // Chooses reports whether patterns include functions, rather than leave some out of all.
@@ -363,6 +361,9 @@ func (s *ruleSet) last(forms *nameForms) int {
 		}
 		name, ok := forms.get(k)
 		if !ok {
+			for _, i := range s.exact[forms.typed] {
+				hit(i)
+			}
 			break
 		}
 		for _, i := range s.exact[name] {

@@ -49,6 +49,12 @@ func TestFilterPatterns(t *testing.T) {
 		{"own", []string{"own"}, []string{"main.main"}},
 		// What it is called in the source, and what the linker calls it.
 		{"ns::Foo::bar", []string{"_ZN2ns3Foo3barEi", "_ZN2ns3Foo3barEv"}, []string{"_ZN2ns3Foo3bazEi", "ns"}},
+		// ns::S other::k<int>(int): what a template returns is no part of its name, but may be said.
+		{"ns::*", []string{"_ZN2ns3Foo3barEi"}, []string{"_ZN5other1kIiEEN2ns1SET_"}},
+		{"/^ns::/", []string{"_ZN2ns3Foo3barEi"}, []string{"_ZN5other1kIiEEN2ns1SET_"}},
+		{"other::*", []string{"_ZN5other1kIiEEN2ns1SET_"}, nil},
+		{"other::k<int>(int)", []string{"_ZN5other1kIiEEN2ns1SET_"}, []string{"_ZN5other1kIlEEN2ns1SET_"}},
+		{"ns::S other::k<int>(int)", []string{"_ZN5other1kIiEEN2ns1SET_"}, []string{"_ZN5other1kIlEEN2ns1SET_"}},
 		{"ns::Foo::*", []string{"_ZN2ns3Foo3barEi"}, []string{"_ZN2ns3Fox3barEi"}},
 		{"ns::Foo::bar(int)", []string{"_ZN2ns3Foo3barEi"}, []string{"_ZN2ns3Foo3barEv"}},
 		{"_ZN2ns3Foo3barEi", []string{"_ZN2ns3Foo3barEi"}, nil},

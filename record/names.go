@@ -11,6 +11,7 @@ import (
 type nameForms struct {
 	raw   string
 	forms []string
+	typed string // the signature with the type that is returned, which only a pattern that is a whole name is compared with
 	done  bool
 }
 
@@ -19,17 +20,38 @@ func (n *nameForms) get(k int) (string, bool) {
 	if k == 0 {
 		return n.raw, true
 	}
-	if !n.done {
-		n.done = true
-		if i := cloneSuffix(n.raw); i > 0 {
-			n.forms = append(n.forms, n.raw[:i])
-		}
-		n.forms = append(n.forms, symbol.DemangleForms(n.raw)...)
-	}
-	if k-1 < len(n.forms) {
+	if n.make(); k-1 < len(n.forms) {
 		return n.forms[k-1], true
 	}
 	return "", false
+}
+
+// all yields all forms that a whole name can be.
+func (n *nameForms) all(yield func(string) bool) {
+	for k := 0; ; k++ {
+		form, ok := n.get(k)
+		if !ok {
+			break
+		}
+		if !yield(form) {
+			return
+		}
+	}
+	if n.typed != "" {
+		yield(n.typed)
+	}
+}
+
+func (n *nameForms) make() {
+	if n.done {
+		return
+	}
+	n.done = true
+	forms, typed := symbol.DemangleForms(n.raw)
+	if i := cloneSuffix(n.raw); i > 0 {
+		n.forms = append(n.forms, n.raw[:i])
+	}
+	n.forms, n.typed = append(n.forms, forms...), typed
 }
 
 // cloneMarks begin what compilers append to the names of functions they have specialised, split or made local.

@@ -1,6 +1,10 @@
 package record
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+
 	"github.com/fentry-dev/fentry/record/golang"
 	"github.com/fentry-dev/fentry/record/plain"
 )
@@ -221,6 +225,13 @@ func Reasons() []ReasonText {
 
 // Part reports whether what has the reason is a part of a function, and none that is called.
 func (r Reason) Part() bool { return r == ReasonColdPart || r == ReasonOnlyJumpedTo }
+
+// ByNumber returns the reasons of functions, of which n says how many have which: most frequent first, without those of parts.
+func ByNumber(n map[Reason]uint64) []Reason {
+	reasons := slices.DeleteFunc(slices.Collect(maps.Keys(n)), Reason.Part)
+	slices.SortFunc(reasons, func(a, b Reason) int { return cmp.Or(cmp.Compare(n[b], n[a]), cmp.Compare(a, b)) })
+	return reasons
+}
 
 // Text returns the explanation of the code, or "" if it is unknown or empty.
 func (r Reason) Text() string {

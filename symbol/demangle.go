@@ -86,43 +86,71 @@ func Demangle(name string, style Style) string {
 
 // DemangleForms returns the forms in which people know the name of a C++, Rust or OCaml function: the full signature, the
 // name without parameters, spelled out and as [Simple] has it, and the name without template arguments, too; of an OCaml
-// function with its number and without. It returns nil for other names. Those of a call into a library end with [CallSuffix].
-func DemangleForms(name string) []string {
+// function with its number and without. Signatures of C++ templates begin with the type that they return: that is the form
+// typed, which is "" if there is none, and forms has the signature without it. Of other names there are no forms. Those of a
+// call into a library end with [CallSuffix].
+func DemangleForms(name string) (forms []string, typed string) {
 	if callee, ok := strings.CutSuffix(name, CallSuffix); ok && callee != "" {
-		forms := DemangleForms(callee)
+		if forms, typed = DemangleForms(callee); typed != "" {
+			typed += CallSuffix
+		}
 		for i := range forms {
 			forms[i] += CallSuffix
 		}
-		return forms
+		return forms, typed
 	}
 	name = BaseName(name)
 	if !Mangled(name) || len(name) > maxMangled {
-		return nil
+		return nil, ""
 	}
 	if isOCaml(name) {
 		if short, full, ok := ocamlNames(name); ok {
-			return distinct(full, short)
+			return distinct(full, short), ""
 		}
-		return nil
+		return nil, ""
 	}
 	limit := demangle.MaxLength(maxDemangled)
 	if isRust(name) {
 		full, err := demangle.ToString(name, limit)
 		if err != nil {
-			return nil
+			return nil, ""
 		}
 		short, _ := demangle.ToString(name, limit, demangle.NoTemplateParams)
-		return distinct(full, strings.ReplaceAll(short, "::<>", "")) // what is left of f::<usize>
+		return distinct(full, strings.ReplaceAll(short, "::<>", "")), "" // what is left of f::<usize>
 	}
 	ast, err := demangle.ToAST(name, limit)
 	if err != nil {
-		return nil
+		return nil, ""
 	}
 	full := demangle.ASTToString(ast, limit)
+	if f := functionType(ast); f != nil && f.Return != nil {
+		f.Return = nil
+		if untyped := demangle.ASTToString(ast, limit); untyped != full {
+			full, typed = untyped, full
+		}
+	}
 	ast = withoutParams(ast)
 	plain := demangle.ASTToString(ast, limit, demangle.NoEnclosingParams)
 	return distinct(full, plain, abbreviate(plain),
-		demangle.ASTToString(ast, limit, demangle.NoEnclosingParams, demangle.NoTemplateParams))
+		demangle.ASTToString(ast, limit, demangle.NoEnclosingParams, demangle.NoTemplateParams)), typed
+}
+
+// functionType is the type of a function; nil: the name has none.
+func functionType(a demangle.AST) *demangle.FunctionType {
+	for {
+		switch t := a.(type) {
+		case *demangle.Clone:
+			a = t.Base
+		case *demangle.MethodWithQualifiers:
+			a = t.Method
+		case *demangle.Typed:
+			a = t.Type
+		case *demangle.FunctionType:
+			return t
+		default:
+			return nil
+		}
+	}
 }
 
 // withoutParams peels clones and the type off the name of a function.

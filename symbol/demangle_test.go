@@ -1,6 +1,7 @@
 package symbol
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -76,14 +77,14 @@ func TestDemangleForms(t *testing.T) {
 		if !strings.HasPrefix(name, "_Z") {
 			continue
 		}
-		forms := DemangleForms(name)
+		forms, typed := DemangleForms(name)
 		want, err := demangle.ToString(name)
 		if err != nil {
 			continue
 		}
 		n++
-		if len(forms) == 0 || forms[0] != want {
-			t.Errorf("%s: %q, want %q", name, forms, want)
+		if len(forms) == 0 || cmp.Or(typed, forms[0]) != want || typed != "" && !strings.HasSuffix(typed, " "+forms[0]) {
+			t.Errorf("%s: %q, %q, want %q", name, typed, forms, want)
 			continue
 		}
 		if simple := Demangle(name, Simple); !slices.Contains(forms, simple) {

@@ -253,27 +253,18 @@ func summary(sites []record.Site) string {
 	traceable := n[""]
 	delete(n, "")
 	parts := uint64(0)
-	reasons := make([]record.Reason, 0, len(n))
 	for r := range n {
 		if r.Part() {
 			parts += n[r]
-		} else {
-			reasons = append(reasons, r)
 		}
 	}
-	slices.SortFunc(reasons, func(a, b record.Reason) int {
-		if n[a] != n[b] {
-			return int(n[b]) - int(n[a])
-		}
-		return strings.Compare(string(a), string(b))
-	})
 	var b strings.Builder
 	functions := plural(uint64(len(sites))-parts, "function", "functions")
 	fmt.Fprintf(&b, "%s of %s can be traced", grouped(traceable), functions)
 	if parts > 0 {
 		fmt.Fprintf(&b, " (%s not counted)", plural(parts, "part of one", "parts of functions"))
 	}
-	for i, r := range reasons {
+	for i, r := range record.ByNumber(n) {
 		sep := ", "
 		if i == 0 {
 			sep = "; not: "
