@@ -161,7 +161,7 @@ func (in *invocation) run(t *testing.T, path string, words ...string) *result {
 }
 
 // longest is how long a program may run that nobody has chosen: a patched copy records all that it does.
-const longest = 5 * time.Second
+const longest = 2 * time.Second
 
 // compare compares untraced runs with a recorded one and one of a patched copy, and reports whether it could.
 func (in *invocation) compare(t *testing.T, file string, must bool) bool {
