@@ -255,12 +255,12 @@ func systemPrograms(n int) []string {
 }
 
 // changing print what else happens on the machine, or in the order in which their children end: two runs can be the
-// same, and a third one not.
-var changing = strings.Fields(`free groff lslocks lslogins pstree`)
+// same, and a third one not. fprcp prints its own stack, with the address of a call that has moved.
+var changing = strings.Fields(`free groff lslocks lslogins lsns pstree fprcp fprcp-3.2.2`)
 
 // notAlone change the machine, or wait for somebody, when they are started alone. A file is one of them by any of its names:
 // pidof is a link to killall5, which ends all that runs.
 var notAlone = strings.Fields(`reboot shutdown halt poweroff init telinit login su sulogin runuser agetty getty kill killall
 	killall5 pkill passwd chsh chfn newgrp dd wipefs swapon swapoff losetup mount umount chroot unshare top vi vim.basic less
 	more watch script sleep yes fdisk cfdisk sfdisk hwclock rtcwake apt dpkg logger wall sshd ssh-agent gpg-agent dirmngr
-	tmux screen nano ldconfig update-alternatives pwconv pwunconv grpconv grpunconv faked-sysv faked-tcp fentry`)
+	tmux screen nano ldconfig update-alternatives orte-server pwconv pwunconv grpconv grpunconv faked-sysv faked-tcp fentry`)
