@@ -14,8 +14,8 @@ import (
 	"github.com/fentry-dev/fentry/names"
 )
 
-// capturedTrace writes a trace of functions f(char *s, int n), which returns an int, and g, of which nothing is captured.
-func capturedTrace(t testing.TB, write func(k *TaskWriter)) *Trace {
+// captureText is what a symbol file says of a function f(char *s, int n), which returns an int.
+func captureText(t testing.TB) string {
 	t.Helper()
 	f := &arguments.Func{Name: "f", Result: &arguments.Type{Kind: arguments.Int, Size: 4}, Params: []arguments.Param{
 		{Name: "s", Type: &arguments.Type{Kind: arguments.String, Size: 8}}, {Name: "n", Type: &arguments.Type{Kind: arguments.Int, Size: 4}}}}
@@ -27,6 +27,13 @@ func capturedTrace(t testing.TB, write func(k *TaskWriter)) *Trace {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(text)
+}
+
+// capturedTrace writes a trace of functions f, as captureText has it, and g, of which nothing is captured.
+func capturedTrace(t testing.TB, write func(k *TaskWriter)) *Trace {
+	t.Helper()
+	text := captureText(t)
 	dir := t.TempDir()
 	var b bytes.Buffer
 	w, err := NewWriter(&b, Header{Counter: 1000, CounterHz: 1e9})
@@ -46,7 +53,7 @@ func capturedTrace(t testing.TB, write func(k *TaskWriter)) *Trace {
 	}
 	b.Reset()
 	err = names.Write(&b, &names.Table{Funcs: []names.Func{{ID: 1, Addr: 0x10, Name: "f"}, {ID: 2, Addr: 0x20, Name: "g"}},
-		Captures: map[uint32]string{1: string(text)}})
+		Captures: map[uint32]string{1: text}})
 	if err != nil {
 		t.Fatal(err)
 	}

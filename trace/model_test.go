@@ -70,6 +70,7 @@ type program struct {
 	now       uint64
 	task      int
 	functions int
+	captures  bool // arguments and results of the first function are captured
 	stack     []interval
 	done      []interval
 }
@@ -92,7 +93,19 @@ func (p *program) push() {
 		path = p.stack[n-1].path
 	}
 	p.stack = append(p.stack, interval{task: p.task, fn: fn, start: p.now, path: path + string(rune('a'+fn-1))})
-	p.k.Enter(p.now, fn)
+	if p.captures && fn == 1 {
+		p.k.EnterWith(p.now, fn, []uint64{p.now, p.rng.Uint64()})
+	} else {
+		p.k.Enter(p.now, fn)
+	}
+}
+
+func (p *program) exit() {
+	if fn := p.pop().fn; p.captures && fn == 1 {
+		p.k.ExitWith(p.now, fn, []uint64{p.rng.Uint64()})
+	} else {
+		p.k.Exit(p.now, fn)
+	}
 }
 
 func (p *program) pop() interval {
@@ -110,9 +123,9 @@ func (p *program) run(events int) {
 		case len(p.stack) == 0 || r < 48 && len(p.stack) < 60:
 			p.push()
 		case r < 92:
-			p.k.Exit(p.now, p.pop().fn)
+			p.exit()
 		case r < 97: // tail call
-			p.k.Exit(p.now, p.pop().fn)
+			p.exit()
 			p.push()
 		case r < 98:
 			n := 1 + p.rng.IntN(len(p.stack))

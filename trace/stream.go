@@ -139,6 +139,9 @@ func (s *Stream) cursor(t *Trace, k *Task, window int, fn func(*Event) error) (*
 			if !c.dec.next(&w) {
 				return nil, c.dec.err
 			}
+			if t.captures {
+				c.dec.captured(&w)
+			}
 		}
 	}
 	if !c.begin() {

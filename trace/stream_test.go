@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/names"
 )
 
 // TestStream has random programs run, cuts what they record where looks at a buffer could, and compares what a Stream
@@ -23,7 +25,7 @@ func TestStream(t *testing.T) {
 				for i := range 1 + rng.IntN(3) {
 					p := &program{
 						k:   w.Task(TaskID{PID: 1, TID: 1 + i, Image: testImage, Comm: fmt.Sprintf("t%d", i)}),
-						rng: rng, now: 1000 + rng.Uint64N(100), task: i, functions: 1 + rng.IntN(26),
+						rng: rng, now: 1000 + rng.Uint64N(100), task: i, functions: 1 + rng.IntN(26), captures: seed%2 == 1,
 					}
 					for range 100 {
 						p.run(rng.IntN(60))
@@ -34,6 +36,13 @@ func TestStream(t *testing.T) {
 					p.finish()
 				}
 			})
+			look := filepath.Join(t.TempDir(), "look")
+			if err := os.Mkdir(look, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if seed%2 == 1 {
+				writeCaptures(t, dir, look)
+			}
 			var want, got streamEvents
 			whole := open(t, dir)
 			if err := whole.Walk(WalkOptions{}, want.add); err != nil {
@@ -45,10 +54,6 @@ func TestStream(t *testing.T) {
 			}
 			var s Stream
 			part := &looks{events: events, rng: rng, had: map[uint32]int{}}
-			look := filepath.Join(t.TempDir(), "look")
-			if err := os.Mkdir(look, 0o700); err != nil {
-				t.Fatal(err)
-			}
 			for last := false; !last; {
 				var b []byte
 				b, last = part.next()
@@ -71,6 +76,24 @@ func TestStream(t *testing.T) {
 				t.Errorf("%d entries and exits seen of %d", s.Seen, want.recorded)
 			}
 		})
+	}
+}
+
+// writeCaptures writes symbol files that say that arguments and results of the first function are captured.
+func writeCaptures(t *testing.T, dirs ...string) {
+	t.Helper()
+	tab := names.Table{Captures: map[uint32]string{1: captureText(t)}}
+	for i := range 26 {
+		tab.Funcs = append(tab.Funcs, names.Func{ID: uint32(i) + 1, Addr: 0x401000 + 16*uint64(i), Name: string(rune('a' + i))})
+	}
+	var b bytes.Buffer
+	if err := names.Write(&b, &tab); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range dirs {
+		if err := os.WriteFile(filepath.Join(dir, testImage.String()+SymExt), b.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
