@@ -134,7 +134,7 @@ func TestAttachLibrariesAgain(t *testing.T) {
 	r.end(t, 7, "right\n")
 }
 
-// unloadingSource is a program that loads and unloads a library all the time, until its input ends.
+// unloadingSource is a program that loads and unloads libraries all the time, one after the other, until its input ends.
 const unloadingSource = `
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -143,12 +143,12 @@ const unloadingSource = `
 
 int main(int argc, char **argv)
 {
-	int right = 1;
+	int right = 1, k = 0;
 	char c;
 	fcntl(0, F_SETFL, O_NONBLOCK);
 	prctl(PR_SET_NAME, "ready");
 	while (read(0, &c, 1) != 0) {
-		void *lib = dlopen(argv[1], RTLD_NOW);
+		void *lib = dlopen(argv[1 + k++ % (argc - 1)], RTLD_NOW);
 		char *(*get)(void) = lib ? (char *(*)(void))dlsym(lib, "get") : 0;
 		for (int i = 0; i < 1000; i++)
 			if (!get || *get() != 'x')
@@ -161,31 +161,51 @@ int main(int argc, char **argv)
 `
 
 // A library that is unloaded at any moment, also while the process is being attached to or detached from, neither keeps
-// the rest from being put back nor the code of the tracer in the process.
+// the rest from being put back nor the code of the tracer in the process. So it is if another one takes its place, whose
+// functions are elsewhere, or begin in the middle of what was changed.
 func TestAttachLibrariesUnloaded(t *testing.T) {
+	for name, skips := range map[string][]int{"one": {0}, "elsewhere": {0, 4096}, "overlapping": {0, 2}, "many": {0, 3, 4096, 4099}} {
+		t.Run(name, func(t *testing.T) { attachUnloaded(t, skips) })
+	}
+}
+
+// attachUnloaded attaches to a program that loads libraries in turn, which have so many bytes in front of their function.
+func attachUnloaded(t *testing.T, skips []int) {
 	dir := t.TempDir()
-	source, lib := filepath.Join(dir, "main.c"), filepath.Join(dir, "libgiven.so")
-	text := "__attribute__((noinline)) char *get(void) { static char s[] = \"x\"; __asm__ volatile(\"\"); return s; }\n"
-	for path, text := range map[string]string{source: unloadingSource, filepath.Join(dir, "lib.c"): text} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	source := filepath.Join(dir, "main.c")
+	if err := os.WriteFile(source, []byte(unloadingSource), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	program := buildFile(t, source)
-	if out, err := exec.Command("gcc", "-O2", "-shared", "-fPIC", "-o", lib, filepath.Join(dir, "lib.c")).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	r := start(t, program, lib)
-	attached := 0
-	for i, deadline := 0, time.Now().Add(2*time.Minute); i < 30 || attached == 0 && time.Now().Before(deadline); i++ {
-		o := fentry.Options{Dir: filepath.Join(dir, "fentry.data"), Libraries: []string{"libgiven", "libc"}, Policy: trace.PolicyDrop,
-			Overhead: -1, For: 2 * time.Millisecond}
-		o.Logf = func(format string, args ...any) {
-			text := fmt.Sprintf(format, args...)
-			if busy := strings.Contains(text, "left as"); strings.HasPrefix(text, "process ") && !busy {
-				t.Error(text)
-			}
+	o := fentry.Options{Dir: filepath.Join(dir, "fentry.data"), Libraries: []string{"libgiven*", "libc"}, Policy: trace.PolicyDrop,
+		Overhead: -1, For: 2 * time.Millisecond}
+	var libs []string
+	for i, skip := range skips {
+		lib, text := filepath.Join(dir, fmt.Sprintf("libgiven%d.so", i)), filepath.Join(dir, "lib.c")
+		fill := fmt.Sprintf("__asm__(\".text\\n.globl fill\\nfill: .skip %d, 0x90\");\n", skip)
+		get := "__attribute__((noinline)) char *get(void) { static char s[] = \"x\"; __asm__ volatile(\"\"); return s; }\n"
+		if err := os.WriteFile(text, []byte(fill+get), 0o600); err != nil {
+			t.Fatal(err)
 		}
+		// So much in front that none of the libraries is larger than the others.
+		size := fmt.Sprintf("-Wl,-Ttext-segment=0,-z,separate-code,--section-start=.text=%#x", 0x2000)
+		if out, err := exec.Command("gcc", "-O2", "-falign-functions=1", "-shared", "-fPIC", "-nostdlib", size, "-o", lib, text).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		libs = append(libs, lib)
+	}
+	if len(libs) > 1 {
+		o.For = 100 * time.Millisecond // time for each of them to come some times
+	}
+	r := start(t, program, libs...)
+	o.Logf = func(format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		if busy := strings.Contains(text, "left as"); strings.HasPrefix(text, "process ") && !busy {
+			t.Error(text)
+		}
+	}
+	attached := 0
+	for i, deadline := 0, time.Now().Add(2*time.Minute); i < 30/len(libs) || attached == 0 && time.Now().Before(deadline); i++ {
 		// It can also be that the library goes before anything was changed.
 		res, err := fentry.Attach(context.Background(), []int{r.cmd.Process.Pid}, o)
 		if err != nil {

@@ -2,6 +2,7 @@ package patch
 
 import (
 	"cmp"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"slices"
@@ -112,6 +113,13 @@ type Running struct {
 	Shadow   uint64 // the bits that differ in the addresses of a return address and of its shadow
 
 	Waits []Wait // by At
+	Parts []Part // how the image is mapped
+}
+
+// A Part is a segment of an image that has contents in its file, of which pages are mapped.
+type Part struct {
+	Addr, Off uint64 // of its first byte, in the image and in the file
+	Exec      bool
 }
 
 // A Wait is where a thread is in a copy of a system call that is in the kernel, or about to be, and where it goes on when the
@@ -135,6 +143,11 @@ func (l *layout) running() (*Running, error) {
 		return nil, fmt.Errorf("%w: not on this machine", ErrRunning)
 	}
 	r := &Running{Image: l.p.ImageID, Switches: l.switches, Traced: l.traced, Waits: l.waits()}
+	for _, p := range l.p.file.Progs {
+		if p.Type == elf.PT_LOAD && p.Filesz > 0 {
+			r.Parts = append(r.Parts, Part{p.Vaddr, p.Off, p.Flags&elf.PF_X != 0})
+		}
+	}
 	for i := range l.pieces {
 		if pc := &l.pieces[i]; pc.name == thunkFrames {
 			r.Unwind = pc.addr

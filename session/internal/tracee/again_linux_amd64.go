@@ -96,7 +96,7 @@ func (a *Attachment) Again(pid int, p Plan) error {
 	b := &Attachment{images: []*image{im}}
 	edits := leftAlone(ts.memory(), b.planned())
 	if edits, err = pending(ts.memory(), edits); err == nil {
-		err = ownPages(ts.memory(), edits)
+		err = b.ownPages(ts.memory(), edits)
 	}
 	if err == nil {
 		err = b.writeSites(ts, edits)

@@ -37,8 +37,9 @@ type Attachment struct {
 	NoLoader, NoExec error
 
 	mu     sync.Mutex
-	images []*image // the program is the first
-	apart  []*image // those that have only their memory in the process
+	images []*image        // the program is the first
+	gone   map[*image]bool // of a view: those of libraries that are loaded no more, at whose place there can be others
+	apart  []*image        // those that have only their memory in the process
 	hooks  hooks
 	seen   map[int][]*Library // those that were loaded when a process was looked at last
 
@@ -144,7 +145,7 @@ func (a *Attachment) unseen(ts *threads, plan func([]*Library)) (images []*image
 	planIn(ms, come, plan)
 	for _, l := range come {
 		if l.Memory != nil {
-			images = append(images, &image{m: l.Memory, bias: l.lo, library: l})
+			images = append(images, l.image())
 		}
 	}
 	return images
@@ -185,16 +186,14 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 			err = ts.free(ms, im)
 		}
 	}
-	edits := b.planned()
-	if images[0].beside {
-		edits = leftAlone(ts.memory(), edits)
-	}
+	var edits []arch.Edit
 	if err == nil {
-		err = arch.Compare(ts.memory(), PageSize, arch.All(edits))
+		edits, err = b.compared(ts)
 	}
-	if err != nil {
+	if err != nil || len(b.images) == 0 {
 		return err
 	}
+	images = b.images
 	var stack remoteStack
 	err = ts.within(true, func() error {
 		if err := ts.filtered(); err != nil {
@@ -222,7 +221,7 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 		}
 	}
 	if err == nil {
-		err = ownPages(ts.memory(), edits)
+		err = b.ownPages(ts.memory(), edits)
 	}
 	if err == nil {
 		// Children are found by the pool, which the program's runtime maps: they get all that is mapped, or nothing.
@@ -255,6 +254,43 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 		err = leftBy(err, derr)
 	}
 	return err
+}
+
+// compared are the edits of all images, for which the process has the bytes that are to be replaced. Libraries that have been
+// unloaded since they were planned are left out.
+func (a *Attachment) compared(ts *threads) ([]arch.Edit, error) {
+	var left []*image
+	for _, im := range a.images {
+		edits := im.planned()
+		if im.beside {
+			edits = leftAlone(ts.memory(), edits)
+		}
+		err := im.compare(ts, edits)
+		if err != nil && (im.beside || !errors.Is(err, ErrNotPlanned)) {
+			return nil, err
+		}
+		if err == nil {
+			left = append(left, im)
+		}
+	}
+	a.images = left
+	edits := a.planned()
+	if len(left) > 0 && left[0].beside {
+		edits = leftAlone(ts.memory(), edits)
+	}
+	return edits, nil
+}
+
+// compare compares the bytes that an image's edits are for with those of the process. The error is ErrNotPlanned if that is a
+// library which is not there any more. One that was loaded again since it was looked at, or is being loaded, is looked at again.
+func (im *image) compare(ts *threads, edits []arch.Edit) error {
+	for tries := 1; ; tries++ {
+		err := im.unlessGone(ts, arch.Compare(ts.memory(), PageSize, arch.All(edits)))
+		if err == nil || im.library == nil || errors.Is(err, ErrNotPlanned) || errors.Is(err, ErrEnded) || tries == writeTries {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // leftBy is the error of an attachment that has failed, of which undoing says whether something was left: nothing is in a process
@@ -324,7 +360,7 @@ func (a *Attachment) divide() {
 
 // view is what of an attachment is in a process, by its mappings; nil: it runs another program by now.
 func (a *Attachment) view(pid int, ms []mapping) *Attachment {
-	v := &Attachment{started: true, hooks: a.hooks}
+	v := &Attachment{started: true, hooks: a.hooks, gone: make(map[*image]bool)}
 	joined := joinedIn(pid)
 	for i, im := range a.images {
 		at := im.bias + im.m.RXAddr
@@ -341,6 +377,10 @@ func (a *Attachment) view(pid int, ms []mapping) *Attachment {
 		}
 		v.images = append(v.images, im)
 		v.mapped = append(v.mapped, im.mapped...)
+		if im.library != nil && !im.library.in(ms) {
+			v.gone[im] = true
+			continue
+		}
 		v.edits = append(v.edits, im.edits...)
 	}
 	v.mapped = append(v.mapped, a.hooks.pages()...)
@@ -436,12 +476,18 @@ func (ts *threads) calling(ms []mapping, do func(*remote) error) error {
 func (a *Attachment) planned() []arch.Edit {
 	var all []arch.Edit
 	for _, im := range a.images {
-		for _, e := range im.m.Edits {
-			e.Addr += im.bias
-			all = append(all, e)
-		}
+		all = append(all, im.planned()...)
 	}
 	slices.SortStableFunc(all, byAddress)
+	return all
+}
+
+// planned are the edits of an image.
+func (im *image) planned() []arch.Edit {
+	all := slices.Clone(im.m.Edits)
+	for i := range all {
+		all[i].Addr += im.bias
+	}
 	return all
 }
 
@@ -498,8 +544,16 @@ func (im *image) mapAt(mmap func(at, size uint64, prot int) error) error {
 	return nil
 }
 
-// ownPages makes the pages that will change the process's own, by writing what is there.
-func ownPages(mem arch.Memory, edits []arch.Edit) error {
+// ownPages makes the pages that will change the process's own, by writing what is there. Not those of libraries: between reading and
+// writing, another one can come to the place of one that is unloaded.
+func (a *Attachment) ownPages(mem arch.Memory, edits []arch.Edit) error {
+	return ownPages(mem, edits, func(addr uint64) bool {
+		return slices.ContainsFunc(a.images, func(im *image) bool { return im.library != nil && im.library.lo <= addr && addr < im.library.hi })
+	})
+}
+
+// ownPages does it for all pages but those that are to be left.
+func ownPages(mem arch.Memory, edits []arch.Edit, leave func(addr uint64) bool) error {
 	b, last := make([]byte, 1), ^uint64(0)
 	for i := range edits {
 		e := &edits[i]
@@ -509,6 +563,9 @@ func ownPages(mem arch.Memory, edits []arch.Edit) error {
 			}
 			last = at
 			addr := max(at, e.Addr)
+			if leave(addr) {
+				continue
+			}
 			if err := mem.ReadAt(b, addr); err != nil {
 				return err
 			}

@@ -82,7 +82,7 @@ func (a *Attachment) hook(ts *threads, t *Target) error {
 			return err
 		}
 	}
-	if err := ownPages(ts.memory(), edits); err != nil {
+	if err := ownPages(ts.memory(), edits, func(uint64) bool { return false }); err != nil {
 		return err
 	}
 	b := &Attachment{images: a.images}
@@ -324,7 +324,7 @@ func (a *Attachment) Loaded(pid int, plan func([]*Library), do Steps) error {
 				come = append(come, known...)
 			}
 		} else if l.Memory != nil {
-			im := &image{m: l.Memory, bias: l.lo, library: l}
+			im := l.image()
 			if err := a.join(ts, ms, im, do); err != nil {
 				im.failed = true // it stays on the list, so that what was mapped goes at the end
 				return fmt.Errorf("%s: %w", l.Path, err)

@@ -30,10 +30,11 @@ type Library struct {
 	Memory *patch.Memory // set by who plans; nil: it is left alone
 
 	pid    int
-	more   uint64 // what is added takes so much; 0: that is not known
-	lo, hi uint64 // where it is mapped
-	first  uint64 // the end of the mapping at lo
-	key    string // of that
+	more   uint64    // what is added takes so much; 0: that is not known
+	lo, hi uint64    // where it is mapped
+	first  uint64    // the end of the mapping at lo
+	key    string    // of that
+	parts  []mapping // where its segments begin, if it is planned, with their places in the file
 }
 
 const (
@@ -153,7 +154,44 @@ func (l *Library) Files() []string {
 // Key tells a library from all others, in all processes.
 func (l *Library) Key() string { return l.key + " " + l.Path }
 
-// in tells whether the library is still loaded where it was.
+// in tells whether the library is still loaded where it was, or again. A loader first maps all of a file in a row, and then what is
+// elsewhere, or code, over that: until it has, the library is not there.
 func (l *Library) in(ms []mapping) bool {
-	return slices.ContainsFunc(ms, func(m mapping) bool { return m.lo == l.lo && m.key == l.key })
+	if !slices.ContainsFunc(ms, func(m mapping) bool { return m.lo == l.lo && m.key == l.key }) {
+		return false
+	}
+	for i := range l.parts {
+		if p := &l.parts[i]; slices.ContainsFunc(ms, p.notYet) {
+			return false
+		}
+	}
+	return true
+}
+
+// image is the plan's, of a library that has one.
+func (l *Library) image() *image {
+	file := (&mapping{key: l.key}).file()
+	l.parts = nil
+	var parts []patch.Part
+	if r := l.Memory.Running; r != nil { // else it is refused
+		parts = r.Parts
+	}
+	for _, p := range parts {
+		m := mapping{lo: l.lo + p.Addr&^(PageSize-1), key: fmt.Sprintf("%08x %s", p.Off&^(PageSize-1), file), perms: "r---"}
+		if p.Exec {
+			m.perms = "r-x-"
+		}
+		l.parts = append(l.parts, m)
+	}
+	return &image{m: l.Memory, bias: l.lo, library: l}
+}
+
+// notYet tells whether what is mapped where this mapping begins is of the same file, and something else of it.
+func (p *mapping) notYet(m mapping) bool {
+	if p.lo < m.lo || m.hi <= p.lo || m.file() != p.file() {
+		return false
+	}
+	from, err := m.offset()
+	at, perr := p.offset()
+	return err == nil && perr == nil && from+int64(p.lo-m.lo) != at || p.perms[2] == 'x' && m.perms[2] != 'x'
 }

@@ -321,11 +321,12 @@ func (a *Attachment) loaded(ts *threads, edits []arch.Edit) ([]arch.Edit, error)
 	return a.present(ms, edits), nil
 }
 
-// present are those of edits that are in images which are among a process's mappings.
+// present are those of edits that are in images which are among a process's mappings. Edits of a view are of none that had gone
+// before.
 func (a *Attachment) present(ms []mapping, edits []arch.Edit) []arch.Edit {
 	var gone []*Library
 	for _, im := range a.images {
-		if l := im.library; l != nil && !l.in(ms) {
+		if l := im.library; l != nil && !a.gone[im] && !l.in(ms) {
 			gone = append(gone, l)
 		}
 	}
@@ -347,7 +348,7 @@ func (a *Attachment) restoreLate(ts *threads, ms []mapping) error {
 // inCopy returns where a thread goes on that is in the middle of a site.
 func (a *Attachment) inCopy(pc uint64) (uint64, bool) {
 	for _, im := range a.images {
-		if to, ok := im.m.InCopy(pc - im.bias); ok {
+		if to, ok := im.m.InCopy(pc - im.bias); ok && !a.gone[im] {
 			return im.bias + to, true
 		}
 	}
@@ -503,7 +504,7 @@ func (a *Attachment) Settle(pid, tries int) (s Settled, err error) {
 	mem := ts.memory()
 	// What is as it is to be needs no stop.
 	if on, err = pending(mem, a.here(ts, on)); err == nil && len(on) > 0 {
-		if err = ownPages(mem, on); err == nil { // they may be the file's again
+		if err = a.ownPages(mem, on); err == nil { // they may be the file's again
 			s.Without, err = a.jumps(ts, on, tries)
 		}
 	}
