@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/stub"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -63,8 +65,8 @@ int main(int argc, char **argv)
 }
 `
 
-// What is attached to has the same memory afterwards, with only functions of libraries chosen, and if a library is
-// unloaded meanwhile.
+// What is attached to has the same memory afterwards, with only functions of libraries chosen, also if stacks were taken, and if
+// a library is unloaded meanwhile.
 func TestAttachLibrariesAgain(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "main.c")
@@ -88,7 +90,10 @@ func TestAttachLibrariesAgain(t *testing.T) {
 	o := fentry.Options{Dir: filepath.Join(dir, "fentry.data"), Libraries: []string{"libgiven", "libc"}}
 	o.Plan.Select = only
 	before, files, _ := state(t, pid)
-	for range 5 {
+	for i := range 5 {
+		if o.Plan.Actions = nil; i%2 == 1 {
+			o.Plan.Actions = &patch.Actions{Rules: []patch.ActRule{{Functions: only, Acts: []patch.Act{{Kind: stub.ActStack}}}}}
+		}
 		attachUntil(t, pid, o, 20*time.Millisecond, "get", "usleep")
 		if maps, fds, _ := state(t, pid); maps != before || fds != files {
 			t.Fatalf("it has changed: %d descriptors, %d before\n%s\n%s", fds, files, before, maps)

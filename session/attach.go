@@ -377,6 +377,9 @@ func (s *session) detach() {
 // detachFrom takes what is there out of a process: it is one that was attached to, or descends from it.
 func (s *session) detachFrom(p procfs.Process) error {
 	of := s.attached.of(p.Pid)
+	if of == nil && procfs.Descends(p.Pid, os.Getpid()) {
+		return tracee.ErrOther // a child of the recorder's, which has its memory until it executes a program
+	}
 	if of == nil {
 		return unknown(p, "its parent is not known any more: the tracer stays in it, and does nothing")
 	}

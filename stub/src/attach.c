@@ -21,6 +21,7 @@
 #include "source.h"
 #include "stack.h"
 #include "sys.h"
+#include "walk.h"
 
 /* fentry_attach starts the runtime, or has the image join the one that is there. sp is as
    for fentry_init. It returns 0 if the image is not traced: somebody else has the runtime's
@@ -113,6 +114,7 @@ hidden u64 fentry_leave(u64 brought)
 		return 0;
 	store(&fentry_forbids, 0);
 	images_arm(0);
+	walk_leave();
 	blocks_leave();
 	stacks_leave();
 	pool_leave();

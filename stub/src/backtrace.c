@@ -35,6 +35,8 @@ struct backtraces {
 	u8 said[MOST_SAID / 8]; /* images that the chunk has */
 };
 
+_Static_assert(sizeof(struct backtraces) <= BACKTRACES, "they have no room");
+
 static void forget(struct backtraces *b)
 {
 	memset(b->said, 0, sizeof b->said);
@@ -87,7 +89,7 @@ static int has_room(const struct control *c, u32 words) { return c->next + 8UL *
 static struct backtraces *backtraces_of(struct control *c)
 {
 	if (!c->backtraces)
-		c->backtraces = map_private(sizeof *c->backtraces);
+		c->backtraces = map_private(BACKTRACES);
 	return c->backtraces;
 }
 

@@ -257,6 +257,8 @@ hidden void blocks_leave(void)
 		for (u32 k = 0; k < BLOCKS; k++) {
 			struct control *c = block_at(arenas[i], k);
 			u32 n = c->nstacks;
+			if (c->backtraces)
+				sys(SYS_munmap, c->backtraces, BACKTRACES, 0, 0, 0, 0);
 			for (struct stack *t = c->stacks, *before; t && t != c->few; t = before, n /= 4) {
 				before = *stacks_before(t, n);
 				sys(SYS_munmap, t, stacks_size(n), 0, 0, 0, 0);

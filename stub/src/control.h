@@ -40,6 +40,7 @@ at(table, entries, T_ENTRIES);
 at(table, active, T_ACTIVE);
 
 enum { MOST_TABLED = 96 }; /* images of a process that are counted, beside the first */
+enum { BACKTRACES = 40 << 10 }; /* bytes */
 
 struct chunk {
 	u64 base;  /* address, 0: none */
@@ -100,7 +101,7 @@ struct control {
 	u32 names;               /* that of syscall.c when comm was read */
 	u32 naming;              /* descriptor of another thread's name, plus 1; 0: none */
 	u32 vforks;              /* system calls open that make such a child */
-	struct backtraces *backtraces;
+	struct backtraces *backtraces; /* BACKTRACES bytes; 0: no stack of the thread was taken */
 	u64 due, looked;         /* stacks on a timer: when the next one is due, when that was looked at, in ticks */
 	u64 ran;                 /* how long the thread had run when the last was taken, in ns */
 	u32 pace;                /* events after which that is looked at again; 0: never */

@@ -360,6 +360,15 @@ static struct slot *all_slots(void)
 	return all;
 }
 
+/* walk_leave unmaps what is known. Nobody walks a stack any more. */
+hidden void walk_leave(void)
+{
+	if (slots)
+		sys(SYS_munmap, slots, SLOTS * sizeof *slots, 0, 0, 0, 0);
+	if (loaded)
+		sys(SYS_munmap, loaded, MOST_LOADED * sizeof *loaded, 0, 0, 0, 0);
+}
+
 /* ---- the walk ---- */
 
 enum { MORE = 0 }; /* no end yet */

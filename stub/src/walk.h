@@ -19,6 +19,7 @@ struct loaded {
 /* Mappings that are stacks, as far as they have been met. */
 struct ranges { struct { u64 lo, hi; } range[4]; u32 next; };
 
+hidden void walk_leave(void);
 hidden u32 walk(struct ranges *known, struct registers r, u64 *pcs, u32 most, u32 *end);
 hidden int code_around(u64 pc, u64 *lo, u64 *hi);
 hidden int walk_up(struct ranges *known, struct registers *r);
