@@ -109,8 +109,11 @@ func (c *choice) in(image trace.ImageID, only bool) (func(id uint32) bool, error
 // String is the choice as patterns.
 func (c *choice) String() string {
 	var b strings.Builder
-	if c.of != nil {
+	switch {
+	case c.of != nil:
 		b.WriteString("(others) ")
+	case !c.only && len(c.rules) > 0 && c.rules[0].adds: // to all that are there
+		b.WriteString("* ")
 	}
 	for _, r := range c.rules {
 		if !r.adds {

@@ -106,3 +106,24 @@ func TestSettingsOfEnding(t *testing.T) {
 		t.Error("a process that executes another program refuses")
 	}
 }
+
+// TestChoiceText: a choice as text, set, is the same choice.
+func TestChoiceText(t *testing.T) {
+	adds, takes := []rule{{adds: true, pattern: "a"}}, []rule{{pattern: "b"}}
+	for _, tt := range []struct {
+		c    choice
+		want string
+	}{
+		{choice{}, ""},
+		{choice{}.with("=", adds), "a"},
+		{choice{}.with("+=", adds), "* a"},
+		{choice{}.with("-=", takes), "!b"},
+		{choice{}.with("-=", takes).with("+=", adds), "!b a"},
+		{choice{}.with("=", adds).with("-=", takes), "a !b"},
+		{choice{}.with("+=", adds).with("=", nil), ""},
+	} {
+		if have := tt.c.String(); have != tt.want {
+			t.Errorf("%q, want %q", have, tt.want)
+		}
+	}
+}
