@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,20 +46,27 @@ func (c *recordCmd) runAttached(a *app, o fentry.Options) error {
 	return nil
 }
 
-// findProcesses finds processes: by ids, or by the name of the program, which is that of its file or what the kernel
+// findProcesses finds processes, each once: by ids, or by the name of the program, which is that of its file or what the kernel
 // calls it.
 func findProcesses(given []string) (pids []int, err error) {
+	add := func(pid int) {
+		if !slices.Contains(pids, pid) {
+			pids = append(pids, pid)
+		}
+	}
 	for _, g := range given {
 		for _, what := range strings.Split(g, ",") {
 			if pid, err := strconv.Atoi(what); err == nil {
-				pids = append(pids, pid)
+				add(pid)
 				continue
 			}
 			named := processesNamed(what)
 			if len(named) == 0 {
 				return nil, fmt.Errorf("-p %s: no process of that name", what)
 			}
-			pids = append(pids, named...)
+			for _, pid := range named {
+				add(pid)
+			}
 		}
 	}
 	return pids, nil

@@ -151,6 +151,24 @@ func (a *Attachment) unseen(ts *threads, plan func([]*Library)) (images []*image
 	return images
 }
 
+// image is the plan's, of a library that has one.
+func (l *Library) image() *image {
+	file := (&mapping{key: l.key}).file()
+	l.parts = nil
+	var parts []patch.Part
+	if r := l.Memory.Running; r != nil { // else it is refused
+		parts = r.Parts
+	}
+	for _, p := range parts {
+		m := mapping{lo: l.lo + p.Addr&^(PageSize-1), key: fmt.Sprintf("%08x %s", p.Off&^(PageSize-1), file), perms: "r---"}
+		if p.Exec {
+			m.perms = "r-x-"
+		}
+		l.parts = append(l.parts, m)
+	}
+	return &image{m: l.Memory, bias: l.lo, library: l}
+}
+
 // newcomers are libraries that have come since a process was looked at last.
 func (a *Attachment) newcomers(ts *threads, ms []mapping) (come []*Library) {
 	all := libraries(ms, auxValue(ts.aux, atEntry))

@@ -168,24 +168,6 @@ func (l *Library) in(ms []mapping) bool {
 	return true
 }
 
-// image is the plan's, of a library that has one.
-func (l *Library) image() *image {
-	file := (&mapping{key: l.key}).file()
-	l.parts = nil
-	var parts []patch.Part
-	if r := l.Memory.Running; r != nil { // else it is refused
-		parts = r.Parts
-	}
-	for _, p := range parts {
-		m := mapping{lo: l.lo + p.Addr&^(PageSize-1), key: fmt.Sprintf("%08x %s", p.Off&^(PageSize-1), file), perms: "r---"}
-		if p.Exec {
-			m.perms = "r-x-"
-		}
-		l.parts = append(l.parts, m)
-	}
-	return &image{m: l.Memory, bias: l.lo, library: l}
-}
-
 // notYet tells whether what is mapped where this mapping begins is of the same file, and something else of it.
 func (p *mapping) notYet(m mapping) bool {
 	if p.lo < m.lo || m.hi <= p.lo || m.file() != p.file() {
