@@ -160,7 +160,7 @@ func (l *Library) image() *image {
 		parts = r.Parts
 	}
 	for _, p := range parts {
-		m := mapping{lo: l.lo + p.Addr&^(PageSize-1), key: fmt.Sprintf("%08x %s", p.Off&^(PageSize-1), file), perms: "r---"}
+		m := mapping{lo: l.lo + p.Addr&^(PageSize-1) - parts[0].Addr&^(PageSize-1), key: fmt.Sprintf("%08x %s", p.Off&^(PageSize-1), file), perms: "r---"}
 		if p.Exec {
 			m.perms = "r-x-"
 		}
@@ -207,6 +207,12 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 	var edits []arch.Edit
 	if err == nil {
 		edits, err = b.compared(ts)
+	}
+	if len(b.images) < len(images) {
+		a.seen[ts.pid] = slices.DeleteFunc(a.seen[ts.pid], func(l *Library) bool { // those that were left out can come again
+			is := func(im *image) bool { return im.library == l }
+			return slices.ContainsFunc(images, is) && !slices.ContainsFunc(b.images, is)
+		})
 	}
 	if err != nil || len(b.images) == 0 {
 		return err
