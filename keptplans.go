@@ -128,7 +128,7 @@ func (k *plans) get(path string, st *unix.Stat_t) *keptPlan {
 	}
 	var sum uint32
 	if err == nil {
-		p.memory, sum, err = patch.ReadMemory(f, s.Size())
+		p.memory, sum, err = patch.ReadMemory(f, s.Size(), func() { k.cache.Drop(plansKind, p.key) })
 	}
 	if err != nil {
 		f.Close()
@@ -151,11 +151,8 @@ func (k *plans) use(p *keptPlan, path string, exe *os.File, st *unix.Stat_t) boo
 	if p.memory.Code != nil {
 		return true
 	}
-	if _, err := p.memory.Whole(); err != nil {
-		k.cache.Drop(plansKind, p.key)
-		return false
-	}
-	return true
+	_, err := p.memory.Whole()
+	return err == nil
 }
 
 // readKept reads an entry's file, of up to so many bytes.

@@ -9,6 +9,7 @@ import (
 	"debug/elf"
 	"errors"
 	"os"
+	"slices"
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/mapped"
@@ -94,12 +95,17 @@ func planLibrary(f *os.File, path string, l *libraries, o *patch.Options, find r
 		// It will not be otherwise the next time.
 		im.about.Untraced = err.Error()
 		if errors.Is(err, patch.ErrNoSites) {
-			im.about.Unselected, im.about.Empty = p.traceable(), !p.traceable()
+			im.about.Unselected, im.about.Empty = p.traceable(), !p.traceable() && !slices.ContainsFunc(p.Sites, couldHave)
 		}
 		return im, nil
 	}
 	im.plan, im.about.Image, im.about.Traced = plan, plan.ImageID, plan.Traced()
 	return im, nil
+}
+
+// couldHave tells whether a function could be traced that was compiled otherwise, or by another tracer.
+func couldHave(s record.Site) bool {
+	return s.Reason == record.ReasonNoSite || s.Reason == record.ReasonOutOfReach || s.Reason == record.ReasonSignedReturn
 }
 
 // write writes the patched copy.

@@ -93,7 +93,7 @@ type output struct {
 	dropped int
 }
 
-const maxOutput = 64 << 20
+const maxOutput = 1 << 30 // of a replay there can be hundreds of megabytes
 
 func (o *output) Write(b []byte) (int, error) {
 	keep := min(len(b), maxOutput-o.buf.Len())

@@ -59,8 +59,9 @@ func (a *keptAbout) words() [keptAboutWords]*uint64 {
 // keptRest is RX and Edits, where they have not been read yet.
 type keptRest struct {
 	keptAbout
-	edits []arch.Edit // beside the code
-	from  io.ReaderAt // the rest is at keptHead + beside.size
+	edits   []arch.Edit // beside the code
+	from    io.ReaderAt // the rest is at keptHead + beside.size
+	damaged func()      // called if that is not what was kept
 
 	once  sync.Once
 	whole *Memory
@@ -99,7 +100,11 @@ func (m *Memory) Whole() (*Memory, error) {
 	if m.rest == nil {
 		return m, nil
 	}
-	m.rest.once.Do(func() { m.rest.whole, m.rest.err = m.rest.read() })
+	m.rest.once.Do(func() {
+		if m.rest.whole, m.rest.err = m.rest.read(); m.rest.err != nil {
+			m.rest.damaged()
+		}
+	})
 	if m.rest.err != nil {
 		return nil, m.rest.err
 	}
@@ -216,8 +221,9 @@ func (m *Memory) SessionPath() []byte {
 }
 
 // ReadMemory returns what [AppendMemory] has appended to nothing, of which there are size bytes, and its KeptSum. It finds out that
-// these are what was appended, not that it is for an image. RX and Edits are read from r by Whole, which finds that out of them.
-func ReadMemory(r io.ReaderAt, size int64) (m *Memory, sum uint32, err error) {
+// these are what was appended, not that it is for an image. RX and Edits are read from r by Whole, which finds that out of them, and
+// calls damaged if they are not.
+func ReadMemory(r io.ReaderAt, size int64, damaged func()) (m *Memory, sum uint32, err error) {
 	b := make([]byte, keptHead)
 	if _, err := r.ReadAt(b, 0); err != nil {
 		return nil, 0, errKept
@@ -226,7 +232,7 @@ func ReadMemory(r io.ReaderAt, size int64) (m *Memory, sum uint32, err error) {
 	if keptSum(b[:keptHead-crc32.Size]) != sum {
 		return nil, 0, errKept
 	}
-	rest := &keptRest{from: r}
+	rest := &keptRest{from: r, damaged: damaged}
 	m = &Memory{rest: rest}
 	for i, w := range m.words() {
 		if w != nil {
@@ -247,8 +253,10 @@ func ReadMemory(r io.ReaderAt, size int64) (m *Memory, sum uint32, err error) {
 	if _, err := r.ReadAt(b, keptHead); err != nil {
 		return nil, 0, errKept
 	}
-	rest.edits, err = rest.beside.read(b)
-	return m, sum, err
+	if rest.edits, err = rest.beside.read(b); err != nil {
+		return nil, 0, err
+	}
+	return m, sum, nil
 }
 
 // read reads what ReadMemory has left.

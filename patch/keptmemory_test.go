@@ -62,7 +62,7 @@ func TestKeptMemory(t *testing.T) {
 	if !bytes.Equal(all[0], all[1]) {
 		t.Error("it depends on where the buffer is")
 	}
-	step := 1
+	step, damaged := 1, 0
 	for n := 0; n < len(all[0]); n += step {
 		if n > 2048 { // behind the head
 			step = 61
@@ -70,13 +70,14 @@ func TestKeptMemory(t *testing.T) {
 		bad := bytes.Clone(all[0])
 		bad[n] ^= 0x10
 		for _, b := range [][]byte{bad, all[0][:n]} {
-			m, _, err := patch.ReadMemory(bytes.NewReader(b), int64(len(b)))
+			m, _, err := patch.ReadMemory(bytes.NewReader(b), int64(len(b)), func() { damaged++ })
 			if err == nil {
 				_, err = m.Whole()
 			}
-			if err == nil {
-				t.Fatalf("damaged at %d, %d bytes", n, len(b))
+			if err == nil || m != nil && damaged == 0 {
+				t.Fatalf("damaged at %d, %d bytes: %v", n, len(b), err)
 			}
+			damaged = 0
 		}
 	}
 }
@@ -84,16 +85,17 @@ func TestKeptMemory(t *testing.T) {
 // keptOf is memory that was kept, and all of it.
 func keptOf(t *testing.T, b []byte) (kept, whole *patch.Memory, sum uint32) {
 	t.Helper()
-	kept, sum, err := patch.ReadMemory(bytes.NewReader(b), int64(len(b)))
+	damaged := 0
+	kept, sum, err := patch.ReadMemory(bytes.NewReader(b), int64(len(b)), func() { damaged++ })
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, _, err := patch.ReadMemory(bytes.NewReader(b), int64(len(b)))
+	other, _, err := patch.ReadMemory(bytes.NewReader(b), int64(len(b)), func() { damaged++ })
 	if err == nil {
 		whole, err = other.Whole()
 	}
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || damaged > 0 {
+		t.Fatal(err, damaged)
 	}
 	return kept, whole, sum
 }

@@ -119,7 +119,6 @@ type Running struct {
 // A Part is a segment of an image that has contents in its file, of which pages are mapped.
 type Part struct {
 	Addr, Off uint64 // of its first byte, in the image and in the file
-	Exec      bool
 }
 
 // A Wait is where a thread is in a copy of a system call that is in the kernel, or about to be, and where it goes on when the
@@ -145,7 +144,7 @@ func (l *layout) running() (*Running, error) {
 	r := &Running{Image: l.p.ImageID, Switches: l.switches, Traced: l.traced, Waits: l.waits()}
 	for _, p := range l.p.file.Progs {
 		if p.Type == elf.PT_LOAD && p.Filesz > 0 {
-			r.Parts = append(r.Parts, Part{p.Vaddr, p.Off, p.Flags&elf.PF_X != 0})
+			r.Parts = append(r.Parts, Part{p.Vaddr, p.Off})
 		}
 	}
 	for i := range l.pieces {

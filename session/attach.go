@@ -377,7 +377,7 @@ func (s *session) detach() {
 // detachFrom takes what is there out of a process: it is one that was attached to, or descends from it.
 func (s *session) detachFrom(p procfs.Process) error {
 	of := s.attached.of(p.Pid)
-	if of == nil && procfs.Descends(p.Pid, os.Getpid()) {
+	if of == nil && procfs.Descends(p.Pid, os.Getpid()) && ownProgram(p.Pid) {
 		return tracee.ErrOther // a child of the recorder's, which has its memory until it executes a program
 	}
 	if of == nil {
@@ -386,6 +386,13 @@ func (s *session) detachFrom(p procfs.Process) error {
 	held, err := of.at.Detach(p.Pid)
 	s.res.Held = max(s.res.Held, held)
 	return err
+}
+
+// ownProgram tells whether a process runs the same file as this one.
+func ownProgram(pid int) bool {
+	own, err := os.Stat("/proc/self/exe")
+	other, oerr := os.Stat(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && oerr == nil && os.SameFile(own, other)
 }
 
 // unknown is why nothing can be done with a process of which it is not known to whom it belongs: it has ended, or why.

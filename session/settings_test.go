@@ -107,7 +107,7 @@ func TestSettingsOfEnding(t *testing.T) {
 	}
 }
 
-// TestChoiceText: a choice as text, set, is the same choice.
+// TestChoiceText: a choice reads as patterns that choose the same when they are set.
 func TestChoiceText(t *testing.T) {
 	adds, takes := []rule{{adds: true, pattern: "a"}}, []rule{{pattern: "b"}}
 	for _, tt := range []struct {

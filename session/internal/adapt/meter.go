@@ -20,10 +20,11 @@ import (
 // milliseconds is helped: it begins with one phase of a few after the other, each with functions of its own. Threads are
 // looked at one by one: one that waits must not hide one that does not. A thread that was cheap for a while may cost more
 // for as long: what counts besides the window is an average that forgets half of the past in a fifteenth of a second, and a
-// little above the limit is nothing (grace). So short bursts lose nothing, and over a tenth of a second the limit holds. What a chunk can add to that average is bounded (most): on a busy machine a thread loses the
-// processor in the middle of a chunk, which says nothing about its costs. Only of threads above it some chunks are read,
-// which functions they call and what those do by themselves (sample.go); and only as many functions as it takes to come
-// below the limit are switched off (choose.go).
+// little above the limit is nothing (grace). So short bursts lose nothing, and over a tenth of a second the limit holds.
+// What a chunk can add to that average is bounded (most): on a busy machine a thread loses the processor in the middle of
+// a chunk, which says nothing about its costs. Only of threads above it some chunks are read, which functions they call
+// and what those do by themselves (sample.go); and only as many functions as it takes to come below the limit are
+// switched off (choose.go).
 //
 // A decision takes effect with the next chunk of each thread (stub/src/costly.c). Chunks that began before it would show
 // the same functions again, and have more switched off than it takes, so they are left out.

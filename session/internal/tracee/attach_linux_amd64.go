@@ -153,18 +153,8 @@ func (a *Attachment) unseen(ts *threads, plan func([]*Library)) (images []*image
 
 // image is the plan's, of a library that has one.
 func (l *Library) image() *image {
-	file := (&mapping{key: l.key}).file()
-	l.parts = nil
-	var parts []patch.Part
 	if r := l.Memory.Running; r != nil { // else it is refused
-		parts = r.Parts
-	}
-	for _, p := range parts {
-		m := mapping{lo: l.lo + p.Addr&^(PageSize-1) - parts[0].Addr&^(PageSize-1), key: fmt.Sprintf("%08x %s", p.Off&^(PageSize-1), file), perms: "r---"}
-		if p.Exec {
-			m.perms = "r-x-"
-		}
-		l.parts = append(l.parts, m)
+		l.parts = r.Parts
 	}
 	return &image{m: l.Memory, bias: l.lo, library: l}
 }
@@ -284,6 +274,7 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 // unloaded since they were planned are left out.
 func (a *Attachment) compared(ts *threads) ([]arch.Edit, error) {
 	var left []*image
+	var all []arch.Edit
 	for _, im := range a.images {
 		edits := im.planned()
 		if im.beside {
@@ -294,19 +285,16 @@ func (a *Attachment) compared(ts *threads) ([]arch.Edit, error) {
 			return nil, err
 		}
 		if err == nil {
-			left = append(left, im)
+			left, all = append(left, im), append(all, edits...)
 		}
 	}
 	a.images = left
-	edits := a.planned()
-	if len(left) > 0 && left[0].beside {
-		edits = leftAlone(ts.memory(), edits)
-	}
-	return edits, nil
+	slices.SortStableFunc(all, byAddress)
+	return all, nil
 }
 
 // compare compares the bytes that an image's edits are for with those of the process. The error is ErrNotPlanned if that is a
-// library which is not there any more. One that was loaded again since it was looked at, or is being loaded, is looked at again.
+// library which is not there, or not yet again. One that has come again meanwhile is compared again.
 func (im *image) compare(ts *threads, edits []arch.Edit) error {
 	for tries := 1; ; tries++ {
 		err := im.unlessGone(ts, arch.Compare(ts.memory(), PageSize, arch.All(edits)))

@@ -30,11 +30,11 @@ type Library struct {
 	Memory *patch.Memory // set by who plans; nil: it is left alone
 
 	pid    int
-	more   uint64    // what is added takes so much; 0: that is not known
-	lo, hi uint64    // where it is mapped
-	first  uint64    // the end of the mapping at lo
-	key    string    // of that
-	parts  []mapping // where its segments begin, if it is planned, with their places in the file
+	more   uint64       // what is added takes so much; 0: that is not known
+	lo, hi uint64       // where it is mapped
+	first  uint64       // the end of the mapping at lo
+	key    string       // of that
+	parts  []patch.Part // its segments; nil: they are not known, as it is not planned here
 }
 
 const (
@@ -155,25 +155,21 @@ func (l *Library) Files() []string {
 func (l *Library) Key() string { return l.key + " " + l.Path }
 
 // in tells whether the library is still loaded where it was, or again. A loader first maps all of a file in a row, and then what is
-// elsewhere, or code, over that: until it has, the library is not there.
+// elsewhere over that: until it has, the library is not there. That its code is mapped as such is not asked: the program may be
+// changing it.
 func (l *Library) in(ms []mapping) bool {
-	if !slices.ContainsFunc(ms, func(m mapping) bool { return m.lo == l.lo && m.key == l.key }) {
-		return false
-	}
-	for i := range l.parts {
-		if p := &l.parts[i]; slices.ContainsFunc(ms, p.notYet) {
-			return false
-		}
-	}
-	return true
+	return slices.ContainsFunc(ms, func(m mapping) bool { return m.lo == l.lo && m.key == l.key }) && !slices.ContainsFunc(ms, l.misplaced)
 }
 
-// notYet tells whether what is mapped where this mapping begins is of the same file, and something else of it.
-func (p *mapping) notYet(m mapping) bool {
-	if p.lo < m.lo || m.hi <= p.lo || m.file() != p.file() {
+// misplaced tells whether a mapping has something else of the library's file where one of its segments begins.
+func (l *Library) misplaced(m mapping) bool {
+	if len(l.parts) == 0 || m.hi <= l.lo || l.hi <= m.lo || m.file() != (&mapping{key: l.key}).file() {
 		return false
 	}
 	from, err := m.offset()
-	at, perr := p.offset()
-	return err == nil && perr == nil && from+int64(p.lo-m.lo) != at || p.perms[2] == 'x' && m.perms[2] != 'x'
+	page := func(v uint64) uint64 { return v &^ (PageSize - 1) }
+	return err == nil && slices.ContainsFunc(l.parts, func(p patch.Part) bool {
+		at := l.lo + page(p.Addr) - page(l.parts[0].Addr)
+		return m.lo <= at && at < m.hi && uint64(from)+at-m.lo != page(p.Off)
+	})
 }

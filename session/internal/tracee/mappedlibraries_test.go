@@ -57,6 +57,31 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
 	}
 }
 
+// A library is there once each of its segments is where it belongs, whatever their permissions are.
+func TestLibraryIn(t *testing.T) {
+	const head = "7f0000000000-7f0000001000 r--p 00000000 08:01 8 /l.so\n"
+	l := Library{lo: 0x7f0000000000, hi: 0x7f0000005000, key: "00000000 08:01 8",
+		parts: []patch.Part{{Addr: 0, Off: 0}, {Addr: 0x1000, Off: 0x1000}, {Addr: 0x3df0, Off: 0x2df0}}}
+	for name, tt := range map[string]struct {
+		maps string
+		want bool
+	}{
+		"loaded":    {head + "7f0000001000-7f0000003000 r-xp 00001000 08:01 8 /l.so\n7f0000003000-7f0000005000 rw-p 00002000 08:01 8 /l.so\n", true},
+		"protected": {head + "7f0000001000-7f0000003000 r-xp 00001000 08:01 8 /l.so\n7f0000003000-7f0000004000 r--p 00002000 08:01 8 /l.so\n7f0000004000-7f0000005000 rw-p 00003000 08:01 8 /l.so\n", true},
+		"code that is being changed": {head + "7f0000001000-7f0000002000 rw-p 00001000 08:01 8 /l.so\n7f0000002000-7f0000003000 r-xp 00002000 08:01 8 /l.so\n" +
+			"7f0000003000-7f0000005000 rw-p 00002000 08:01 8 /l.so\n", true},
+		"code in other memory": {head + "7f0000001000-7f0000003000 r-xp 00000000 00:00 0 \n7f0000003000-7f0000005000 rw-p 00002000 08:01 8 /l.so\n", true},
+		"in a row":             {"7f0000000000-7f0000005000 r--p 00000000 08:01 8 /l.so\n", false},
+		"in part":              {head + "7f0000001000-7f0000003000 r-xp 00001000 08:01 8 /l.so\n7f0000003000-7f0000005000 r--p 00003000 08:01 8 /l.so\n", false},
+		"another":              {"7f0000000000-7f0000005000 r-xp 00000000 08:01 9 /m.so\n", false},
+		"gone":                 {"", false},
+	} {
+		if have := l.in(parseMaps([]byte(tt.maps))); have != tt.want {
+			t.Errorf("%s: %t", name, have)
+		}
+	}
+}
+
 // So do all of a large program, which lie closely together.
 func TestManyLibraries(t *testing.T) {
 	var maps strings.Builder

@@ -528,6 +528,9 @@ func (a *Attachment) functions(edits []arch.Edit, sites map[uint64]bool) (n, all
 		are[edits[i].Addr] = true
 	}
 	for _, im := range a.images {
+		if a.gone[im] {
+			continue
+		}
 		ids, at := im.m.Sites()
 		for i := 0; i < len(ids); {
 			any, has := false, false
@@ -562,7 +565,7 @@ func (a *Attachment) here(ts *threads, edits []arch.Edit) []arch.Edit {
 func (a *Attachment) fresh(mem arch.Memory) func(addr uint64) bool {
 	var in []*Library
 	for _, im := range a.images {
-		if im.library != nil && (!im.beside || slices.ContainsFunc(im.edits, func(e arch.Edit) bool { return isLate(&e) })) && !im.changed(mem) {
+		if im.library != nil && !a.gone[im] && (!im.beside || slices.ContainsFunc(im.edits, func(e arch.Edit) bool { return isLate(&e) })) && !im.changed(mem) {
 			in = append(in, im.library)
 		}
 	}
@@ -609,6 +612,9 @@ func (a *Attachment) switches(r *Runtime) (map[uint64]bool, error) {
 		return nil, err
 	}
 	for _, im := range a.images {
+		if a.gone[im] {
+			continue
+		}
 		ids, at := im.m.Sites()
 		for i := range r.Images {
 			if !im.is(r.Images[i]) {
