@@ -76,6 +76,9 @@ func (h *ExecHooks) lookAhead(f *mapped.File) error {
 		}
 		from := p.Off &^ (PageSize - 1)
 		m := mapping{hi: pageUp(p.Off - from + p.Filesz), key: mappingKey(f.Info, from)}
+		if m.hi > maxCode {
+			continue
+		}
 		code := m.contents(f.Data[from:])
 		a := &aheadSites{size: m.hi}
 		a.once.Do(func() {
