@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/session/internal/procfs"
@@ -149,8 +151,21 @@ func BufferOf(pid int) (procfs.SharedFile, bool) {
 	return procfs.SharedFile{}, false
 }
 
-// retire does so. It reports whether there was one.
-func (ts *threads) retire() (bool, error) {
+// retire does so. It reports whether there was one. What a thread was made to unmap when the recorder was killed can go while this is
+// looked at: then it is looked at again.
+func (ts *threads) retire() (there bool, err error) {
+	for tries := 1; ; tries++ {
+		if there, err = ts.retireNow(); !errors.Is(err, unix.EIO) || tries == retireTries {
+			return there, err
+		}
+		time.Sleep(leavePause)
+	}
+}
+
+// retireTries is how often it is tried where what is read goes away.
+const retireTries = 3
+
+func (ts *threads) retireNow() (bool, error) {
 	ms, err := ts.maps()
 	if err != nil {
 		return false, err
