@@ -122,13 +122,10 @@ func (k *plans) get(path string, st *unix.Stat_t) *keptPlan {
 		f.Close()
 		return nil
 	}
-	s, err := f.Stat()
-	if err == nil && s.Size() > planLimit {
-		err = cache.ErrNone
-	}
+	size, err := keptSize(f, planLimit)
 	var sum uint32
 	if err == nil {
-		p.memory, sum, err = patch.ReadMemory(f, s.Size(), func() { k.cache.Drop(plansKind, p.key) })
+		p.memory, sum, err = patch.ReadMemory(f, size, func() { k.cache.Drop(plansKind, p.key) })
 	}
 	if err != nil {
 		f.Close()
@@ -157,13 +154,22 @@ func (k *plans) use(p *keptPlan, path string, exe *os.File, st *unix.Stat_t) boo
 
 // readKept reads an entry's file, of up to so many bytes.
 func readKept(f *os.File, limit int64) ([]byte, error) {
-	st, err := f.Stat()
-	if err != nil || st.Size() > limit {
-		return nil, errors.Join(err, cache.ErrNone)
+	size, err := keptSize(f, limit)
+	if err != nil {
+		return nil, err
 	}
-	b := make([]byte, st.Size())
+	b := make([]byte, size)
 	_, err = io.ReadFull(f, b)
 	return b, err
+}
+
+// keptSize is the size of an entry's file, of up to so many bytes.
+func keptSize(f *os.File, limit int64) (int64, error) {
+	st, err := f.Stat()
+	if err != nil || st.Size() > limit {
+		return 0, errors.Join(err, cache.ErrNone)
+	}
+	return st.Size(), nil
 }
 
 // put keeps a plan of a program, with its symbol file, and returns the key of the copy with changed code; "": the plan is not

@@ -43,7 +43,7 @@ type keptAbout struct {
 	beside, in keptEdits
 	lo, hi     uint64 // the addresses between which the edits in the code lie
 	pages      uint64 // [Memory.CodePages]
-	rest       uint64 // checksum of the edits in the code, and RX
+	rxSum      uint64
 }
 
 // keptEdits are edits as they are kept.
@@ -53,7 +53,7 @@ const keptAboutWords = 12
 
 func (a *keptAbout) words() [keptAboutWords]*uint64 {
 	return [...]*uint64{&a.phnum, &a.rx, &a.beside.count, &a.beside.size, &a.beside.sum, &a.in.count, &a.in.size, &a.in.sum,
-		&a.lo, &a.hi, &a.pages, &a.rest}
+		&a.lo, &a.hi, &a.pages, &a.rxSum}
 }
 
 // keptRest is RX and Edits, where they have not been read yet.
@@ -131,7 +131,7 @@ func AppendMemory(b []byte, m *Memory, f *elfio.File) []byte {
 		about.lo, about.hi = in[0].Addr, last.Addr+uint64(len(last.New))
 	}
 	rest := m.appendRX(about.in.append(nil, in))
-	about.rest = uint64(keptSum(rest))
+	about.rxSum = uint64(keptSum(rest[about.in.size:]))
 	start := len(b)
 	for _, w := range m.words() {
 		v := uint64(0)
@@ -265,7 +265,8 @@ func (k *keptRest) read() (*Memory, error) {
 	if _, err := k.from.ReadAt(b, int64(keptHead+k.beside.size)); err != nil {
 		return nil, err
 	}
-	if uint64(keptSum(b)) != k.rest {
+	rx := b[k.in.size:]
+	if uint64(keptSum(rx)) != k.rxSum {
 		return nil, errKept
 	}
 	in, err := k.in.read(b[:k.in.size])
@@ -273,7 +274,7 @@ func (k *keptRest) read() (*Memory, error) {
 		return nil, err
 	}
 	first, _ := editsIn(k.edits, k.lo, k.hi)
-	return &Memory{RX: b[k.in.size:], Edits: slices.Concat(k.edits[:first], in, k.edits[first:])}, nil
+	return &Memory{RX: rx, Edits: slices.Concat(k.edits[:first], in, k.edits[first:])}, nil
 }
 
 // keptReader reads numbers and bytes. What follows a malformed one is nothing.

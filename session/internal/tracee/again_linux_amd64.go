@@ -42,8 +42,7 @@ func (r *Runtime) Lacks(image uint64, key string, plans []Plan) (lacks bool, aga
 
 // untouched tells whether nothing of an image has been changed since it was loaded. Functions that are off can have what they had.
 func (r *Runtime) untouched(im *image) bool {
-	one := &Attachment{images: []*image{im}}
-	one.edits = one.planned()
+	one := &Attachment{images: []*image{im}, edits: im.planned()}
 	is := chosen(one.edits, false, isLate)
 	if len(is) == 0 {
 		on, err := one.switches(r)

@@ -402,6 +402,15 @@ func (a *Attachment) view(pid int, ms []mapping) *Attachment {
 	return v
 }
 
+// there yields the images whose code is there: of a view, not those of libraries that were gone when it was taken.
+func (a *Attachment) there(yield func(*image) bool) {
+	for _, im := range a.images {
+		if !a.gone[im] && !yield(im) {
+			return
+		}
+	}
+}
+
 // joinedIn tells which images have joined the runtime of a process: one that was forked before that has their memory alone.
 func joinedIn(pid int) func(*image) bool {
 	runtime := sync.OnceValues(func() (*Runtime, error) {

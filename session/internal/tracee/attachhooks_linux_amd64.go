@@ -400,8 +400,7 @@ func (im *image) changed(mem arch.Memory) bool {
 
 // write changes a library that nobody executes yet.
 func (im *image) write(ts *threads) error {
-	one := &Attachment{images: []*image{im}}
-	edits := slices.DeleteFunc(one.planned(), inTwoPages)
+	edits := slices.DeleteFunc(im.planned(), inTwoPages)
 	left, err := pending(ts.memory(), edits)
 	if err == nil {
 		im.edits = edits // also if only some can be written

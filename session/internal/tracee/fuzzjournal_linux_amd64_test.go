@@ -76,7 +76,7 @@ func newAbandoned(t testing.TB) *abandoned {
 		if err := im.note(nil); err != nil {
 			t.Fatal(err)
 		}
-		for _, e := range (&Attachment{images: []*image{im}}).planned() {
+		for _, e := range im.planned() {
 			if err := p.ts.memory().WriteAt(e.New, e.Addr); err != nil {
 				t.Fatal(err)
 			}

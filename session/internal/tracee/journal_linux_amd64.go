@@ -108,7 +108,7 @@ func (im *image) note(others []*image) error {
 	if err != nil {
 		return err
 	}
-	edits := (&Attachment{images: []*image{im}}).planned()
+	edits := im.planned()
 	if im.beside {
 		onFile(edits, others)
 	}

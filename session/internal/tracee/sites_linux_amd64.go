@@ -325,8 +325,8 @@ func (a *Attachment) loaded(ts *threads, edits []arch.Edit) ([]arch.Edit, error)
 // before.
 func (a *Attachment) present(ms []mapping, edits []arch.Edit) []arch.Edit {
 	var gone []*Library
-	for _, im := range a.images {
-		if l := im.library; l != nil && !a.gone[im] && !l.in(ms) {
+	for im := range a.there {
+		if l := im.library; l != nil && !l.in(ms) {
 			gone = append(gone, l)
 		}
 	}
@@ -347,8 +347,8 @@ func (a *Attachment) restoreLate(ts *threads, ms []mapping) error {
 
 // inCopy returns where a thread goes on that is in the middle of a site.
 func (a *Attachment) inCopy(pc uint64) (uint64, bool) {
-	for _, im := range a.images {
-		if to, ok := im.m.InCopy(pc - im.bias); ok && !a.gone[im] {
+	for im := range a.there {
+		if to, ok := im.m.InCopy(pc - im.bias); ok {
 			return im.bias + to, true
 		}
 	}
@@ -438,8 +438,8 @@ func Injected(pid int, plans ...Plan) (*Attachment, error) {
 		if err != nil || im.bias%PageSize != 0 || !slices.ContainsFunc(r.Images, im.is) {
 			continue
 		}
-		one, sites := &Attachment{images: []*image{im}}, make(map[uint64]bool)
-		if tables := chosen(one.planned(), false, isLate); im.library != nil && len(tables) > 0 {
+		edits, sites := im.planned(), make(map[uint64]bool)
+		if tables := chosen(edits, false, isLate); im.library != nil && len(tables) > 0 {
 			if left, err := pending(r.t, tables); err != nil || len(left) > 0 {
 				continue // it has been loaded again
 			}
@@ -449,7 +449,7 @@ func Injected(pid int, plans ...Plan) (*Attachment, error) {
 		for _, site := range at {
 			sites[im.bias+site] = true
 		}
-		own := slices.DeleteFunc(one.planned(), func(e arch.Edit) bool { return isLate(&e) || !sites[e.Addr] })
+		own := slices.DeleteFunc(edits, func(e arch.Edit) bool { return isLate(&e) || !sites[e.Addr] })
 		if im.beside = i > 0; im.beside {
 			own = leftAlone(r.t, own)
 		}
@@ -527,10 +527,7 @@ func (a *Attachment) functions(edits []arch.Edit, sites map[uint64]bool) (n, all
 	for i := range edits {
 		are[edits[i].Addr] = true
 	}
-	for _, im := range a.images {
-		if a.gone[im] {
-			continue
-		}
+	for im := range a.there {
 		ids, at := im.m.Sites()
 		for i := 0; i < len(ids); {
 			any, has := false, false
@@ -564,8 +561,8 @@ func (a *Attachment) here(ts *threads, edits []arch.Edit) []arch.Edit {
 // there yet.
 func (a *Attachment) fresh(mem arch.Memory) func(addr uint64) bool {
 	var in []*Library
-	for _, im := range a.images {
-		if im.library != nil && !a.gone[im] && (!im.beside || slices.ContainsFunc(im.edits, func(e arch.Edit) bool { return isLate(&e) })) && !im.changed(mem) {
+	for im := range a.there {
+		if im.library != nil && (!im.beside || slices.ContainsFunc(im.edits, func(e arch.Edit) bool { return isLate(&e) })) && !im.changed(mem) {
 			in = append(in, im.library)
 		}
 	}
@@ -611,10 +608,7 @@ func (a *Attachment) switches(r *Runtime) (map[uint64]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, im := range a.images {
-		if a.gone[im] {
-			continue
-		}
+	for im := range a.there {
 		ids, at := im.m.Sites()
 		for i := range r.Images {
 			if !im.is(r.Images[i]) {
