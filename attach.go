@@ -174,12 +174,11 @@ func (e *executed) attach(path string, exe *os.File, at uint64) (*patch.Memory, 
 
 // elsewhere plans a program that was planned before once more, for one process, where there is room in it.
 func (e *executed) elsewhere(path string, exe *os.File, at uint64) (*patch.Memory, error) {
-	x := &executedFile{program: e.found(path, exe)}
-	var err error
-	if x.program != nil {
-		x.plan, x.memory, err = e.place(x.program, at)
+	x, err := new(executedFile), error(nil)
+	if p := e.found(path, exe); p != nil {
+		x.planned, err = e.place(p, at)
 	} else {
-		x.program, x.plan, x.memory, err = e.make(path, exe, at)
+		x.planned, err = e.make(path, exe, at)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -314,7 +314,7 @@ func (r *run) planOf(id trace.ImageID) (*Program, *patch.Plan) {
 // planOf finds the plan of an image; nil: it is none of these.
 func (e *executed) planOf(id trace.ImageID) (*Program, *patch.Plan) {
 	if x := e.fileOf(id); x != nil {
-		return e.planned(x)
+		return e.again(x)
 	}
 	return nil, nil
 }

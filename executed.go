@@ -59,16 +59,22 @@ type executed struct {
 
 // executedFile is the file of a program.
 type executedFile struct {
-	looked  sync.Once // for a plan that is kept
-	made    sync.Once
-	about   Executed
-	program *Program
-	plan    *patch.Plan
-	memory  *patch.Memory // nil: it runs as it is
+	looked sync.Once // for a plan that is kept
+	made   sync.Once
+	about  Executed
+	planned
 
-	kept *keptPlan // in place of the first two; nil: there are these
+	kept *keptPlan // in place of the program and the plan; nil: there are these
 	exe  *os.File  // to plan it after all
 	full sync.Once // that was done
+}
+
+// planned is a program that was looked at, and its plan.
+type planned struct {
+	program *Program
+	plan    *patch.Plan   // nil: there is none
+	memory  *patch.Memory // nil: it runs as it is
+	hits    hits
 }
 
 // newExecuted returns nil if programs are not to be followed.
@@ -148,19 +154,18 @@ func (e *executed) memory(path string, exe *os.File) *patch.Memory {
 		if x.kept != nil {
 			return
 		}
-		p, plan, memory, err := e.make(path, exe, 0)
-		if plan != nil && memory != nil {
+		made, err := e.make(path, exe, 0)
+		if made.plan != nil && made.memory != nil {
 			key := ""
-			_ = mapped.Guard(func() error { key = e.plans.put(p, st, plan, memory); return nil })
+			_ = mapped.Guard(func() error { key = e.plans.put(&made, st, err); return nil })
 			if key != "" {
-				e.plans.code(key, path, exe, st, memory)
+				e.plans.code(key, path, exe, st, made.memory)
 			}
 		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		x.program, x.plan, x.memory = p, plan, memory
-		if plan != nil {
-			x.about.Traced = plan.Traced()
+		if x.planned = made; made.plan != nil {
+			x.about.Traced = made.plan.Traced()
 		}
 		if err != nil {
 			x.about.Untraced = err.Error()
@@ -186,25 +191,25 @@ func (e *executed) takeKept(x *executedFile, exe *os.File, st *unix.Stat_t) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x.kept, x.memory, x.exe = kept, kept.memory, os.NewFile(uintptr(fd), x.about.Path)
-	x.about.Traced = kept.about.Traced
+	x.about.Traced, x.about.Untraced = kept.about.Traced, kept.about.Untraced
 }
 
-// planned plans a program of which a plan was kept, as somebody wants more of it.
-func (e *executed) planned(x *executedFile) (*Program, *patch.Plan) {
+// again plans a program of which a plan was kept, as somebody wants more of it.
+func (e *executed) again(x *executedFile) (*Program, *patch.Plan) {
 	x.full.Do(func() {
 		if x.kept == nil {
 			return
 		}
-		p, plan, _, _ := e.make(x.about.Path, x.exe, 0)
-		if plan == nil || plan.ImageID != x.kept.about.Image {
-			if p != nil {
-				p.Close()
+		made, _ := e.make(x.about.Path, x.exe, 0)
+		if made.plan == nil || made.plan.ImageID != x.kept.about.Image {
+			if made.program != nil {
+				made.program.Close()
 			}
 			return // the file was changed
 		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		x.program, x.plan = p, plan
+		x.program, x.plan = made.program, made.plan
 	})
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -213,21 +218,21 @@ func (e *executed) planned(x *executedFile) (*Program, *patch.Plan) {
 
 // make finds what can be traced in a program, and plans that. There can be a plan even if there is an error: nothing in it is
 // traced then. at is as in patch.Options.
-func (e *executed) make(path string, exe *os.File, at uint64) (p *Program, plan *patch.Plan, memory *patch.Memory, err error) {
+func (e *executed) make(path string, exe *os.File, at uint64) (planned, error) {
 	m, err := mapped.MapFD(int(exe.Fd()), path)
 	if err != nil {
-		return nil, nil, nil, err
+		return planned{}, err
 	}
-	p = &Program{Path: path, symbols: e.symbols, mapped: m, keeps: true, prepare: e.prepare}
+	p := &Program{Path: path, symbols: e.symbols, mapped: m, keeps: true, prepare: e.prepare}
 	if err = mapped.Guard(func() error { return p.find(e.find) }); err != nil {
-		return p, nil, nil, err
+		return planned{program: p}, err
 	}
-	plan, memory, err = e.place(p, at)
-	return p, plan, memory, err
+	return e.place(p, at)
 }
 
 // place plans a program of which is known what can be traced in it, as make does.
-func (e *executed) place(p *Program, at uint64) (plan *patch.Plan, memory *patch.Memory, err error) {
+func (e *executed) place(p *Program, at uint64) (made planned, err error) {
+	made.program = p
 	err = mapped.Guard(func() (err error) {
 		if p.Patched {
 			return nil
@@ -235,24 +240,24 @@ func (e *executed) place(p *Program, at uint64) (plan *patch.Plan, memory *patch
 		if p.File == nil || !p.File.Is64() {
 			return errors.New(p.Untraced)
 		}
-		var why error
-		if plan, why = e.plan(p, at); plan == nil {
+		why := e.plan(&made, at)
+		if made.plan == nil {
 			return why
 		}
-		if memory, err = plan.Memory(); err != nil {
+		if made.memory, err = made.plan.Memory(); err != nil {
 			return err
 		}
-		if e.find.Syscalls && memory.SyscallEnter != 0 {
-			memory.LoaderCalls = e.loaderCalls(p)
+		if e.find.Syscalls && made.memory.SyscallEnter != 0 {
+			made.memory.LoaderCalls = e.loaderCalls(p)
 		}
 		return why
 	})
-	return plan, memory, err
+	return made, err
 }
 
-// plan plans a program of which the sites are known. It returns a plan and an error if nothing in it is traced.
-func (e *executed) plan(p *Program, at uint64) (*patch.Plan, error) {
-	o := e.options
+// plan plans a program of which the sites are known. There is a plan, and an error, if nothing in it is traced.
+func (e *executed) plan(made *planned, at uint64) (err error) {
+	p, o := made.program, e.options
 	o.At = at
 	o.Session, o.Path = e.pool, p.Path
 	if p.Syscalls != nil {
@@ -260,18 +265,18 @@ func (e *executed) plan(p *Program, at uint64) (*patch.Plan, error) {
 	}
 	o.Execs = p.tellingExecs()
 	e.capturing.plan(p, &o)
-	plan, err := patch.New(p.File, p.Sites, o)
-	if !errors.Is(err, patch.ErrNoSites) {
-		return plan, err
+	back := apart(&o)
+	made.plan, err = patch.New(p.File, p.Sites, o)
+	if made.hits = back(); !errors.Is(err, patch.ErrNoSites) {
+		return err
 	}
 	if p.Untraced != "" {
 		err = errors.New(p.Untraced)
 	}
-	bare, errBare := patch.New(p.File, p.Sites, bareOptions(o))
-	if errBare != nil {
-		return nil, err
+	if bare, errBare := patch.New(p.File, p.Sites, bareOptions(o)); errBare == nil {
+		made.plan = bare
 	}
-	return bare, err
+	return err
 }
 
 // loaderCalls are the system calls of a program's dynamic loader, which most programs share; nil: they are not recorded.

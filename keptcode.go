@@ -28,8 +28,10 @@ const (
 	codeKind = "code"
 	// codeLimit is how many bytes they may take, and codeMost one of them.
 	codeLimit, codeMost = 512 << 20, 256 << 20
-	// codeFrom is how many pages of code are to be changed: of few it costs more to map a file.
-	codeFrom = 64
+	// codeFrom is how many pages of code are to be changed: of few it costs more to map a file. codePart is of how many of the
+	// file's pages one is: a copy of a compiler takes a tenth of a second to write, and saves a microsecond for each of them.
+	codeFrom, codePart = 64, 8
+	pageSize           = 4096
 )
 
 // codeKey is the key of the copy of a plan, of which the key and [patch.KeptSum] are given. By the same key there is another plan
@@ -51,7 +53,7 @@ func (k *plans) code(key, path string, exe *os.File, st *unix.Stat_t, m *patch.M
 
 // codeFile is that copy; nil: there is none, and none could be made.
 func (k *plans) codeFile(key, path string, exe *os.File, st *unix.Stat_t, m *patch.Memory) *os.File {
-	if m.CodePages() < codeFrom || st.Size > codeMost || !old(st) || !k.cache.Executes() {
+	if m.CodePages() < max(codeFrom, int(st.Size/pageSize/codePart)) || st.Size > codeMost || !old(st) || !k.cache.Executes() {
 		return nil
 	}
 	var none struct{}

@@ -2,13 +2,14 @@
 
 package fentry
 
-// Plans of programs are kept, if nothing is chosen in them.
+// Plans of programs are kept.
 //
 // Of a compiler of 39,000 functions, finding the names takes 45 ms and the plan 50, and each run begins with them; a short
 // one of it takes 12. What comes of that, the memory that is put into the program, is the same as long as neither the file
 // nor the options nor fentry change, except for where the recorder's buffer is. So it is kept in the cache of this user
 // with the symbol file, and the program's functions are found and planned only if somebody asks for more: who changes what
-// is recorded while it runs. Plans by patterns are not kept, as patterns note what they match.
+// is recorded while it runs. Patterns note what they match, as people are told of those that match nothing, so what they
+// have matched is kept, too. A program that was executed and of which nothing is chosen has a plan as well, which traces nothing.
 //
 // A file whose contents are changed twice in a moment can have the same times before and after, so nothing is kept of one that
 // was changed just now. And nothing is put into a process that does not have the bytes which are to be replaced.
@@ -63,6 +64,18 @@ type aboutPlan struct {
 	Traced     int
 	LoadsSwaps bool // record.LoadsSwaps
 	Names      aboutNames
+	Untraced   string // why none is
+	Hits       hits
+}
+
+// hits are the patterns of a plan that have matched functions of its program ([record.Filter.Hits]).
+type hits struct{ Select, Roots, Hide []byte }
+
+// tell has the patterns of options, which are the same, have matched functions, too.
+func (h *hits) tell(o *patch.Options) {
+	o.Select.Hit(h.Select)
+	o.Roots.Hit(h.Roots)
+	o.Hide.Hit(h.Hide)
 }
 
 // A keptPlan is what an earlier run has planned.
@@ -79,9 +92,8 @@ func (p *keptPlan) is(id trace.ImageID) bool { return p != nil && trace.ImageID(
 // newPlans returns nil if plans are not kept.
 func newPlans(o *Options) *plans {
 	p := &o.Plan
-	if p.Select != nil || p.First != nil || p.Without != nil || p.Roots != nil || p.Hide != nil || p.Actions != nil || p.Keep ||
-		p.Running || p.NoFunctions || o.Syscalls || o.Planned != nil || len(o.Arguments)+len(o.Results)+len(o.Conditions) > 0 ||
-		o.AutoArguments || o.StackEvery != 0 || p.Tracer.ChunkSize() != 0 || len(o.Emulator) > 0 {
+	if p.First != nil || p.Without != nil || p.Actions != nil || p.Keep || p.Running || p.NoFunctions || o.Syscalls ||
+		o.Planned != nil || len(o.Arguments)+len(o.Results)+len(o.Conditions) > 0 || o.AutoArguments || o.StackEvery != 0 || p.Tracer.ChunkSize() != 0 || len(o.Emulator) > 0 {
 		return nil
 	}
 	var self unix.Stat_t
@@ -103,9 +115,28 @@ func newPlans(o *Options) *plans {
 
 // key is what the plan of a file depends on.
 func (k *plans) key(path string, st *unix.Stat_t) string {
-	o := k.plan
-	o.Path = path
-	return cache.Key("plan", k.own, identity(st), fmt.Sprintf("%+v %+v %q", o, k.find, k.symbols.DebugDirs))
+	o, find := withoutFilters(k.plan), k.find
+	o.Path, find.Named = path, nil
+	return cache.Key("plan", k.own, identity(st), fmt.Sprintf("%+v %+v %q", o, find, k.symbols.DebugDirs),
+		k.plan.Select.Key(), k.plan.Roots.Key(), k.plan.Hide.Key())
+}
+
+// withoutFilters are options but for filters.
+func withoutFilters(o patch.Options) patch.Options {
+	o.Select, o.Roots, o.Hide = nil, nil, nil
+	return o
+}
+
+// apart has a plan's filters know for themselves what they match. back gives those that they were made from that, and returns it.
+func apart(o *patch.Options) (back func() hits) {
+	of := *o
+	o.Select, o.Roots, o.Hide = o.Select.Apart(), o.Roots.Apart(), o.Hide.Apart()
+	own := *o
+	return func() hits {
+		h := hits{own.Select.Hits(), own.Roots.Hits(), own.Hide.Hits()}
+		h.tell(&of)
+		return h
+	}
 }
 
 // get returns what is kept of a program's plan; nil: nothing.
@@ -136,6 +167,7 @@ func (k *plans) get(path string, st *unix.Stat_t) *keptPlan {
 	defer k.mu.Unlock()
 	k.files = append(k.files, f)
 	p.code = codeKey(p.key, sum)
+	p.about.Hits.tell(&k.plan)
 	return p
 }
 
@@ -173,16 +205,25 @@ func keptSize(f *os.File, limit int64) (int64, error) {
 }
 
 // put keeps a plan of a program, with its symbol file, and returns the key of the copy with changed code; "": the plan is not
-// kept. It is called below a Guard.
-func (k *plans) put(p *Program, st *unix.Stat_t, plan *patch.Plan, memory *patch.Memory) (code string) {
+// kept. why is why nothing in it is traced; nil: something is. It is called below a Guard.
+func (k *plans) put(made *planned, st *unix.Stat_t, why error) (code string) {
+	p, plan, memory := made.program, made.plan, made.memory
 	if k == nil || st.Size < plansFrom || time.Since(time.Unix(st.Ctim.Unix())) < plansAge || !memory.Keeps() {
 		return ""
 	}
-	o := plan.Options
-	if o.Path, o.Session = "", ""; o != k.plan {
-		return "" // it was made in another way, as one without functions
+	o, want := plan.Options, k.plan
+	if o.Bare {
+		want = bareOptions(want)
 	}
-	about := aboutPlan{Image: plan.ImageID, Traced: plan.Traced(), LoadsSwaps: p.loadsSwaps(), Names: aboutTable(p.table)}
+	if o.Path, o.Session = "", ""; withoutFilters(o) != withoutFilters(want) {
+		return "" // it was made in another way
+	}
+	about := aboutPlan{
+		Image: plan.ImageID, Traced: plan.Traced(), LoadsSwaps: p.loadsSwaps(), Names: aboutTable(p.table), Hits: made.hits,
+	}
+	if why != nil {
+		about.Untraced = why.Error()
+	}
 	if p.mapped.Changed() != nil || !about.Names.holds(&k.symbols) {
 		return ""
 	}
@@ -238,7 +279,7 @@ func (k *plans) openKept(path string) (p *Program, kept *keptPlan) {
 	if k == nil || unix.Stat(path, &st) != nil {
 		return nil, nil
 	}
-	if kept = k.get(path, &st); kept == nil {
+	if kept = k.get(path, &st); kept == nil || kept.about.Untraced != "" { // who asks for the program itself is told why
 		return nil, nil
 	}
 	m, err := mapped.Open(path)

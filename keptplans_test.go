@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/fentry-dev/fentry/internal/runfile"
 	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -68,10 +70,11 @@ func TestKeptPlans(t *testing.T) {
 		if m == nil || (x.kept != nil) != kept || x.about.Traced < 500 {
 			t.Fatalf("%s: want kept %t: %v, %+v", name, kept, x.kept != nil, x.about)
 		}
-		p, plan, want, err := e.make(path, exe, 0)
+		made, err := e.make(path, exe, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
+		p, plan, want := made.program, made.plan, made.memory
 		defer p.Close()
 		whole, err := m.Whole()
 		if err != nil {
@@ -189,5 +192,88 @@ func TestKeptPlanRun(t *testing.T) {
 	}
 	if len(tab.Funcs) == 0 || r.main == nil || r.main.Traced() != kept.about.Traced {
 		t.Errorf("%d functions, planned %t", len(tab.Funcs), r.main != nil)
+	}
+}
+
+// Plans of programs in which functions are chosen are kept for the same patterns, with what these have matched.
+func TestKeptChosen(t *testing.T) {
+	if !session.CanFollow() {
+		t.Skip("programs that are executed are not followed here")
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	_, path := staticProgram(t)
+	aged(t, path)
+	filter := func(patterns ...string) *record.Filter {
+		f, err := record.NewFilter(patterns, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	dir := filepath.Join(t.TempDir(), "fentry.data")
+	for _, tt := range []struct {
+		name      string
+		plan      func() patch.Options
+		unmatched []string
+	}{
+		{"names", func() patch.Options { return patch.Options{Select: filter("main", "puts", "nosuch")} }, []string{"nosuch"}},
+		{"all but some", func() patch.Options { return patch.Options{Select: filter("!nosuch", "!puts")} }, []string{"!nosuch"}},
+		{"roots", func() patch.Options { return patch.Options{Roots: filter("main", "nosuch")} }, []string{"nosuch"}},
+		{"hidden", func() patch.Options { return patch.Options{Hide: filter("puts", "none")} }, []string{"none"}},
+	} {
+		var first *Result
+		for i := range 2 {
+			o := Options{Plan: tt.plan(), Dir: dir, Logf: t.Logf, Overhead: -1}
+			var told []string
+			o.Chosen = func() {
+				told = append(told, o.Plan.Select.Unmatched()...)
+				told = append(told, o.Plan.Roots.Unmatched()...)
+				told = append(told, o.Plan.Hide.Unmatched()...)
+			}
+			plans := newPlans(&o)
+			p, kept := plans.openKept(path)
+			if p != nil {
+				p.Close()
+			}
+			plans.close()
+			if (kept != nil) != (i > 0) {
+				t.Errorf("%s, run %d: kept %t", tt.name, i+1, kept != nil)
+			}
+			o.Plan = tt.plan()
+			res, err := Run(context.Background(), exec.Command(path), o)
+			if err != nil || res.Events == 0 || res.Lost != 0 {
+				t.Fatalf("%s, run %d: %+v, %v", tt.name, i+1, res, err)
+			}
+			if first == nil {
+				first = res
+			}
+			if res.Traced != first.Traced || res.Events != first.Events || !slices.Equal(told, tt.unmatched) {
+				t.Errorf("%s, run %d: %d functions, %d events, unmatched %q; before %d, %d, want %q", tt.name, i+1, res.Traced,
+					res.Events, told, first.Traced, first.Events, tt.unmatched)
+			}
+		}
+	}
+
+	// Of what was executed and has nothing that was chosen a plan is kept, too. Who runs it is told why nothing is traced.
+	why := ""
+	for i := range 2 {
+		o := Options{Plan: patch.Options{Select: filter("nosuch")}, Dir: dir}
+		e := newExecuted(&o)
+		e.plans, e.pool = newPlans(&o), "/pool"
+		exe, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, x := e.memory(path, exe), e.order[0]
+		if m == nil || (x.kept != nil) != (i > 0) || x.about.Untraced == "" || x.about.Traced != 0 || why != "" && x.about.Untraced != why {
+			t.Errorf("executed, run %d: %v, kept %t, %+v; before %q", i+1, m, x.kept != nil, x.about, why)
+		}
+		why = x.about.Untraced
+		if p, kept := e.plans.openKept(path); p != nil || kept != nil {
+			t.Errorf("run %d: a plan that traces nothing is the program's own", i+1)
+		}
+		exe.Close()
+		e.plans.close()
+		e.close()
 	}
 }

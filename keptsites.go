@@ -8,7 +8,8 @@ package fentry
 // longer than it does untraced, and gives the same as long as neither the program nor the options nor fentry change. So what
 // a run has found is kept in the cache of this user. The key has the file's identity, the checksum of its contents, which
 // one processor computes at gigabytes a second, the names of its functions, which can come from other files, and fentry
-// itself. An entry that cannot be read is made anew: without a cache everything is found each time.
+// itself. The patterns that choose functions are in it only if compilers have prepared functions of the program: then others are
+// sites as well that a pattern names. An entry that cannot be read is made anew: without a cache everything is found each time.
 
 import (
 	"encoding/binary"
@@ -38,10 +39,9 @@ const (
 
 // findSites finds the sites of the program, or takes those of an earlier run.
 func (p *Program) findSites(o record.Options) (sites []record.Site, err error) {
-	rest := o
-	rest.Symbols, rest.Named, rest.Syscalls, rest.Execs = nil, nil, false, false
+	key, named := o.FoundKey()
 	w := &finding[record.Site]{
-		kind: sitesKind, limit: sitesLimit, key: cache.Key(fmt.Sprintf("%+v", rest), o.Named.Key()),
+		kind: sitesKind, limit: sitesLimit, key: key,
 		find: func() ([]record.Site, error) { return record.Find(p.File, o) },
 		read: record.ReadSites,
 		bytes: func(sites []record.Site) []byte {
@@ -50,6 +50,9 @@ func (p *Program) findSites(o record.Options) (sites []record.Site, err error) {
 			}
 			return record.AppendSites(nil, sites)
 		},
+	}
+	if named {
+		w.special, w.specialKey = record.Prepared, o.Named.Key()
 	}
 	sites, p.Kept, err = w.in(p)
 	return sites, err
@@ -75,6 +78,9 @@ type finding[T any] struct {
 	find  func() ([]T, error)
 	read  func(*elfio.File, []byte) ([]T, error)
 	bytes func([]T) []byte // what is kept; nil: nothing is
+
+	special    func([]T) bool // whether it depends on specialKey, too; nil: it does not
+	specialKey string
 }
 
 // in finds it in a program, or takes what an earlier run has found there.
@@ -85,22 +91,28 @@ func (w *finding[T]) in(p *Program) (found []T, kept bool, err error) {
 	}
 	c, key := p.openCache(w.key)
 	defer c.Close()
-	var none struct{}
-	if f, err := c.Get(w.kind, key, &none); err == nil {
-		if found, err = w.readFile(p.File, f); err == nil {
-			return found, true, nil
-		}
+	found, kept = w.get(p, c, key)
+	special := cache.Key(key, w.specialKey)
+	if kept && w.isSpecial(found) {
+		key = special
+		found, kept = w.get(p, c, key)
 	}
-	c.Drop(w.kind, key) // if there is one, it is damaged
+	if kept {
+		return found, true, nil
+	}
 	p.prepares()
 	if found, err = w.find(); err != nil || c == nil {
 		return found, false, err
+	}
+	if w.isSpecial(found) {
+		key = special
 	}
 	b := w.bytes(found)
 	if b == nil {
 		return found, false, nil
 	}
 	// If it cannot be kept it is found again the next time.
+	var none struct{}
 	f, err := c.Put(w.kind, key, w.kind, none, func(to *os.File) error {
 		if err := p.mapped.Changed(); err != nil {
 			return err
@@ -113,6 +125,20 @@ func (w *finding[T]) in(p *Program) (found []T, kept bool, err error) {
 		_ = c.Trim(w.kind, w.limit)
 	}
 	return found, false, nil
+}
+
+func (w *finding[T]) isSpecial(found []T) bool { return w.special != nil && w.special(found) }
+
+// get takes what is kept.
+func (w *finding[T]) get(p *Program, c *cache.Cache, key string) (found []T, kept bool) {
+	var none struct{}
+	if f, err := c.Get(w.kind, key, &none); err == nil {
+		if found, err = w.readFile(p.File, f); err == nil {
+			return found, true
+		}
+	}
+	c.Drop(w.kind, key) // if there is one, it is damaged
+	return nil, false
 }
 
 // readFile reads an entry's file, nil for none, and closes it.

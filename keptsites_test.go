@@ -42,11 +42,12 @@ func TestKeptSitesExecuted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, plan, _, err := e.make(path, exe, 0)
+		made, err := e.make(path, exe, 0)
 		exe.Close()
 		if err != nil {
 			t.Fatal(err)
 		}
+		p, plan := made.program, made.plan
 		if p.Kept != kept || p.prepared == kept || plan.Traced() < 500 || len(p.Syscalls) < 20 {
 			t.Errorf("run %d: kept %v, %d functions traced, %d system calls", i+1, p.Kept, plan.Traced(), len(p.Syscalls))
 		}
@@ -163,4 +164,55 @@ func TestKeptSyscalls(t *testing.T) {
 	find("damaged, again", true, true)
 	t.Setenv("XDG_CACHE_HOME", path) // no directory
 	find("without a cache", true, false)
+}
+
+// Patterns that choose functions find what an earlier run has found, whatever it chose, unless compilers have prepared some: then
+// those that are named are sites, too.
+func TestKeptSitesNamed(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	filter := func(patterns ...string) *record.Filter {
+		f, err := record.NewFilter(patterns, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	source, plain := staticProgram(t)
+	prepared := plain + ".prepared"
+	out, err := exec.Command(testtool.Path(t, "gcc"), "-pg", "-mfentry", "-static", "-o", prepared, source).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, tt := range []struct {
+		name, path string
+		named      *record.Filter
+		kept       bool
+	}{
+		{"plain", plain, nil, false},
+		{"plain, a name", plain, filter("puts"), true},
+		{"plain, a glob", plain, filter("put*"), true},
+		{"plain, calls", plain, filter("puts@plt"), false},
+		{"plain, other calls", plain, filter("printf@plt"), true},
+		{"prepared, a name", prepared, filter("puts"), false},
+		{"prepared, another name", prepared, filter("main", "printf"), false},
+		{"prepared", prepared, nil, false},
+		{"prepared, a glob", prepared, filter("put*"), true},
+		{"prepared, a name, again", prepared, filter("puts"), true},
+		{"prepared, another name, again", prepared, filter("main", "printf"), true},
+		{"prepared, again", prepared, nil, true},
+		{"prepared, a third name", prepared, filter("strlen"), false},
+	} {
+		p, err := open(&Program{Path: tt.path, keeps: true}, record.Options{Named: tt.named})
+		if err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		if p.Kept != tt.kept {
+			t.Errorf("%s: kept %v", tt.name, p.Kept)
+		}
+		fresh, err := record.Find(p.File, record.Options{Named: tt.named})
+		if err != nil || len(fresh) < 500 || !reflect.DeepEqual(p.Sites, fresh) {
+			t.Errorf("%s: %d sites, want %d (%v)", tt.name, len(p.Sites), len(fresh), err)
+		}
+		p.Close()
+	}
 }

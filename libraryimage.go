@@ -90,7 +90,9 @@ func planLibrary(f *os.File, path string, l *libraries, o *patch.Options, find r
 		o.Syscalls = &p.Syscalls
 	}
 	im.untyped = !capturing.plan(p, o)
+	back := apart(o)
 	plan, err := patch.New(p.File, p.Sites, *o)
+	im.about.Hits = back()
 	if err != nil {
 		// It will not be otherwise the next time.
 		im.about.Untraced = err.Error()

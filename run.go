@@ -122,6 +122,8 @@ type Options struct {
 	Info trace.Info
 	// Planned, if not nil, is called with the plan before the program runs.
 	Planned func(*patch.Plan)
+	// Chosen, if not nil, is called before the program runs, when it is known which functions of it the patterns of Plan match.
+	Chosen func()
 	// Preparing, if not nil, is called with the path of a program or library before what can be traced in it is looked
 	// for, and with "" when that is done: it can take seconds, and the program waits. There can be several calls at once.
 	Preparing func(file string)
@@ -318,6 +320,11 @@ func (p *Program) run(ctx context.Context, cmd *exec.Cmd, o Options, plans *plan
 		out.Traced = r.kept.about.Traced
 	case r.main != nil:
 		out.Traced = r.main.Traced()
+	case r.untraced != nil && p.Untraced == "":
+		out.Untraced = strings.TrimPrefix(r.untraced.Error(), p.Path+": ")
+		if out.Empty && o.Logf != nil {
+			o.Logf("%s ran untraced: %s", p.Path, out.Untraced)
+		}
 	}
 	out.Libraries, out.UnmatchedLibraries = r.libraries.results()
 	out.Executed, out.NotFollowed = r.executed.results(), r.notFollowed()
@@ -390,8 +397,11 @@ type run struct {
 	kept  *keptPlan     // the program's, in place of main until that is needed; nil: there is none
 	full  sync.Once     // that was needed
 	made  *patch.Memory // what it would have put into the program then
-	pool  string
-	code  *os.File // the program with its code changed; nil: that is changed in place
+	hits  hits          // what patterns have matched in it
+
+	untraced error // why nothing is traced in the program; nil: something is, or it cannot be
+	pool     string
+	code     *os.File // the program with its code changed; nil: that is changed in place
 
 	libraries *libraries // nil: none are traced
 	executed  *executed  // nil: programs that it executes are left alone
@@ -420,7 +430,9 @@ func (r *run) plan(t patch.Target, pool string) error {
 	if err := mapped.Guard(func() error { r.capturing.plan(r.p, &o); return nil }); err != nil {
 		return mapped.Named(r.p.Path, err)
 	}
+	back := apart(&o)
 	plan, err := r.p.Plan(o)
+	r.hits = back()
 	if err != nil {
 		return err
 	}
@@ -441,11 +453,15 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 	}
 	if r.kept != nil {
 		if r.kept.memory.SetSession(pool) == nil && r.useKept() {
+			r.chosen()
 			return r.kept.memory, nil
 		}
 		r.kept = nil
 	}
 	err := r.plan(patch.Process, pool)
+	if errors.Is(err, patch.ErrNoSites) {
+		r.untraced = err
+	}
 	if err == nil && r.emulated && r.libraries != nil && !r.main.Changes() {
 		r.main = nil // a copy that is patched for nothing cannot be made
 		return nil, nil
@@ -459,6 +475,7 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 	if r.o.Planned != nil {
 		r.o.Planned(r.main)
 	}
+	r.chosen()
 	var m *patch.Memory
 	err = mapped.Guard(func() (err error) {
 		m, err = r.main.Memory()
@@ -469,7 +486,7 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 	}
 	if st, ok := statOf(r.p.mapped); ok && !r.emulated {
 		key := ""
-		_ = mapped.Guard(func() error { key = r.plans.put(r.p, &st, r.main, m); return nil })
+		_ = mapped.Guard(func() error { key = r.plans.put(&planned{r.p, r.main, m, r.hits}, &st, nil); return nil })
 		if key != "" {
 			if exe, st := r.exe(); exe != nil {
 				r.plans.code(key, r.p.Path, exe, st, m)
@@ -484,6 +501,13 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 		}
 	}
 	return m, nil
+}
+
+// chosen tells that it is known what patterns match in the program.
+func (r *run) chosen() {
+	if r.o.Chosen != nil {
+		r.o.Chosen()
+	}
 }
 
 // useKept is plans.use of the plan that is kept of the program.

@@ -332,3 +332,47 @@ func TestImageSets(t *testing.T) {
 		t.Error("In makes a filter each time")
 	}
 }
+
+// What patterns have matched can be told to a filter with the same ones, and one apart knows nothing of it.
+func TestFilterHits(t *testing.T) {
+	include := []string{"a*", "!ab", "c", "libz:d", "e", "f", "g", "h"}
+	filter := func() *Filter {
+		f, err := NewFilter(include, []string{"none", "ax"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	f := filter()
+	apart := f.Apart()
+	for _, tt := range []struct {
+		image, name string
+		want        bool
+	}{{"", "aa", true}, {"", "ab", false}, {"", "ax", false}, {"", "h", true}, {"libz.so", "d", true}, {"", "d", false}} {
+		if got := apart.In(tt.image).Match(tt.name); got != tt.want {
+			t.Errorf("%s:%s: %v", tt.image, tt.name, got)
+		}
+	}
+	want := []string{"c", "e", "f", "g", "none"}
+	if got := apart.Unmatched(); !slices.Equal(got, want) {
+		t.Errorf("unmatched %q, want %q", got, want)
+	}
+	if got := f.Unmatched(); len(got) != len(include)+2 {
+		t.Errorf("that of which it is a copy: unmatched %q", got)
+	}
+	hits := apart.Hits()
+	f.Hit(hits)
+	if got := f.Unmatched(); !slices.Equal(got, want) || f.Key() != apart.Key() {
+		t.Errorf("told: unmatched %q, want %q", got, want)
+	}
+	other := filter()
+	other.Hit(hits[:1])
+	other.Hit(append(slices.Clone(hits), 255))
+	if got := other.Unmatched(); !slices.Equal(got, want) {
+		t.Errorf("told less and more: unmatched %q, want %q", got, want)
+	}
+	var none *Filter
+	if none.Hit(hits); none.Hits() != nil || none.Apart() != nil {
+		t.Error("no filter has matched something")
+	}
+}

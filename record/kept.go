@@ -1,7 +1,9 @@
 package record
 
 import (
+	"fmt"
 	"math"
+	"slices"
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/internal/bigslice"
@@ -16,6 +18,27 @@ import (
 // the image already, the bytes at the sites, is taken from there.
 //
 // Numbers are varints, addresses distances from the one before, so a site takes about 20 bytes and its name.
+
+// FoundKey returns a text that differs between options with which [Find] finds different sites in an image, but for Symbols. If
+// named is true, so may options with the same text and other patterns in Named: where compilers have prepared functions of
+// the image ([Prepared]).
+func (o *Options) FoundKey() (key string, named bool) {
+	rest := *o
+	rest.Symbols, rest.Named, rest.Syscalls, rest.Execs = nil, nil, false, false
+	rest.LibraryCalls = o.LibraryCalls || o.Named.namesCalls()
+	return fmt.Sprintf("%+v", rest), o.Plain == PlainAuto && o.Named.hasNames()
+}
+
+// Prepared reports whether one of an image's sites is a compiler's, and can be traced.
+func Prepared(sites []Site) bool {
+	return slices.ContainsFunc(sites, func(s Site) bool {
+		switch s.Kind {
+		case KindPlain, KindLibCall, KindOCaml:
+			return false
+		}
+		return s.Traceable()
+	})
+}
 
 // leastKept is fewer bytes than any site takes.
 const leastKept = 15

@@ -229,28 +229,40 @@ func syscallSets(cmd *cobra.Command, flag, value string, to *patch.SyscallSets) 
 	return nil
 }
 
-// unmatched tells which patterns selected nothing.
+// unmatched tells which patterns have matched nothing.
 func (t *traceFlags) unmatched(a *app, o *patch.Options) {
-	warn := func(option string, patterns []string) {
-		for _, p := range patterns {
-			hint := ""
-			if plainName().MatchString(p) {
-				hint = fmt.Sprintf("; if a library has it: %s%s, its calls, or -L", p, symbol.CallSuffix)
-			}
-			a.notef("fentry: warning: %spattern %q matches no traceable function%s", option, p, hint)
+	t.unselected(a, o)
+	t.undone(a, o)
+}
+
+// unselected tells which patterns that choose functions have matched nothing.
+func (t *traceFlags) unselected(a *app, o *patch.Options) {
+	a.unmatched("", o.Select.Unmatched())
+	a.unmatched("--graph: ", o.Roots.Unmatched())
+	a.unmatched("--graph-notrace: ", o.Hide.Unmatched())
+}
+
+// unmatched warns of patterns that have matched nothing; option is where they were given.
+func (a *app) unmatched(option string, patterns []string) {
+	for _, p := range patterns {
+		hint := ""
+		if plainName().MatchString(p) {
+			hint = fmt.Sprintf("; if a library has it: %s%s, its calls, or -L", p, symbol.CallSuffix)
 		}
+		a.notef("fentry: warning: %spattern %q matches no traceable function%s", option, p, hint)
 	}
-	warn("", o.Select.Unmatched())
-	warn("--graph: ", o.Roots.Unmatched())
-	warn("--graph-notrace: ", o.Hide.Unmatched())
+}
+
+// undone tells which patterns of functions at whose calls something is to be done have matched nothing.
+func (t *traceFlags) undone(a *app, o *patch.Options) {
 	if o.Actions != nil {
 		for i, r := range o.Actions.Rules {
-			warn(t.ruleOption(i, len(o.Actions.Rules))+": ", r.Functions.Unmatched())
+			a.unmatched(t.ruleOption(i, len(o.Actions.Rules))+": ", r.Functions.Unmatched())
 		}
 	}
 	arguments, results := t.captured.Unmatched()
-	warn("--argument: ", arguments)
-	warn("--retval: ", results)
+	a.unmatched("--argument: ", arguments)
+	a.unmatched("--retval: ", results)
 }
 
 // ruleOption is the option that has made one of so many rules of actions: they are in the order of options.
@@ -264,12 +276,6 @@ func (t *traceFlags) ruleOption(i, n int) string {
 		return "--dump-on"
 	}
 	return "--trigger"
-}
-
-// chooses tells whether some functions are chosen: by patterns or lists, which may be of no use.
-func (t *traceFlags) chooses(o *patch.Options) bool {
-	return o.Select != nil || o.Roots != nil || o.Hide != nil || o.Actions != nil || o.Without != nil ||
-		len(t.arguments)+len(t.results) > 0
 }
 
 // choosesImages tells whether patterns are for functions of some images: what they match is known when all are.

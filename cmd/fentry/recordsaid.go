@@ -25,14 +25,15 @@ func (c *recordCmd) libraries(a *app, res *fentry.Result, o patch.Options) {
 	for _, p := range res.UnmatchedLibraries {
 		a.notef("fentry: warning: -L %s: no such library was loaded", p)
 	}
-	if !kept { // what patterns match is known only of libraries that were looked at
-		c.unmatched(a, &o)
+	c.unselected(a, &o)
+	if !kept { // what these patterns match is known only of libraries that were looked at
+		c.undone(a, &o)
 	}
 }
 
 // executed says what became of the programs that traced ones have executed.
 func (c *recordCmd) executed(a *app, res *fentry.Result, o patch.Options) {
-	if len(c.library) == 0 && c.choosesImages(&o) {
+	if len(c.library) == 0 && !c.told {
 		c.unmatched(a, &o)
 	}
 	if a.verbose > 0 {
@@ -51,6 +52,7 @@ func (c *recordCmd) executedOf(a *app, res *fentry.Result) {
 			times = fmt.Sprintf(", executed %d times", x.Times)
 		}
 		switch {
+		case x.Untraced != "" && x.Untraced == res.Untraced: // it has been told
 		case x.Untraced != "":
 			a.notef("fentry: %s: not traced%s: %s", x.Path, times, x.Untraced)
 		case x.Traced > 0:

@@ -34,6 +34,8 @@ type watchFlags struct {
 	forTime   time.Duration
 	noInherit bool
 	demangle  demangleFlag
+
+	told bool // which patterns match nothing
 }
 
 // add adds them; short is the letter of --buffer.
@@ -129,8 +131,12 @@ func (c *watchFlags) run(a *app, cmd *cobra.Command, args []string, w watcher) e
 		return err
 	}
 	res, err := c.watch(a, cmd, args, o, w)
-	if err == nil && len(c.library) == 0 && (len(c.attach) > 0 || c.choosesImages(&o.Plan)) {
-		c.unmatched(a, &o.Plan) // before, not all that they are for had been looked at
+	switch {
+	case err != nil:
+	case len(c.library) > 0:
+		c.unselected(a, &o.Plan)
+	case !c.told: // before, not all that they are for had been looked at
+		c.unmatched(a, &o.Plan)
 	}
 	if err != nil || len(c.attach) > 0 {
 		return err
@@ -157,8 +163,9 @@ func (c *watchFlags) recordOptions(a *app, cmd *cobra.Command) (o fentry.Options
 	if o.Buffer, err = parseSize(c.buffer); err != nil {
 		return o, usagef(cmd, "--buffer: %v", err)
 	}
-	o.Planned = func(p *patch.Plan) {
-		if len(c.library) == 0 && !c.choosesImages(&o.Plan) {
+	if len(c.library) == 0 && !c.choosesImages(&o.Plan) {
+		o.Chosen = func() {
+			c.told = true
 			c.unmatched(a, &o.Plan)
 		}
 	}
