@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fentry-dev/fentry/internal/machine"
 	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
@@ -188,6 +189,7 @@ func (e *executed) takeKept(x *executedFile, exe *os.File, st *unix.Stat_t) {
 		unix.Close(fd)
 		return
 	}
+	e.loaderCalls(kept.memory, kept.about.Loader)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x.kept, x.memory, x.exe = kept, kept.memory, os.NewFile(uintptr(fd), x.about.Path)
@@ -247,9 +249,7 @@ func (e *executed) place(p *Program, at uint64) (made planned, err error) {
 		if made.memory, err = made.plan.Memory(); err != nil {
 			return err
 		}
-		if e.find.Syscalls && made.memory.SyscallEnter != 0 {
-			made.memory.LoaderCalls = e.loaderCalls(p)
-		}
+		e.loaderCalls(made.memory, p.loader())
 		return why
 	})
 	return made, err
@@ -279,20 +279,20 @@ func (e *executed) plan(made *planned, at uint64) (err error) {
 	return err
 }
 
-// loaderCalls are the system calls of a program's dynamic loader, which most programs share; nil: they are not recorded.
-func (e *executed) loaderCalls(p *Program) *patch.LoaderCalls {
-	if !p.loads() {
-		return nil
+// loaderCalls has the system calls of a dynamic loader, which most programs share, recorded with those of a program.
+func (e *executed) loaderCalls(m *patch.Memory, path string) {
+	if !e.find.Syscalls || m.SyscallEnter == 0 || path == "" {
+		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	path := p.interpreter()
 	calls, known := e.loaders[path]
 	if !known {
-		calls, _ = p.loaderCalls(e.options.Only.Of(p.File.Header.Machine)) // it is said of the program itself
+		host, _ := machine.Host()
+		calls, _ = loaderCalls(path, e.options.Only.Of(host.ELF)) // it is said of the program itself
 		e.loaders[path] = calls
 	}
-	return calls
+	m.LoaderCalls = calls
 }
 
 // bareOptions are those of a plan that traces nothing.

@@ -65,17 +65,26 @@ type aboutPlan struct {
 	LoadsSwaps bool // record.LoadsSwaps
 	Names      aboutNames
 	Untraced   string // why none is
+	Loader     string // the path of the dynamic loader; "": it has none
 	Hits       hits
 }
 
 // hits are the patterns of a plan that have matched functions of its program ([record.Filter.Hits]).
-type hits struct{ Select, Roots, Hide []byte }
+type hits struct {
+	Select, Roots, Hide []byte
+	Actions             [][]byte // of rules
+}
 
 // tell has the patterns of options, which are the same, have matched functions, too.
 func (h *hits) tell(o *patch.Options) {
 	o.Select.Hit(h.Select)
 	o.Roots.Hit(h.Roots)
 	o.Hide.Hit(h.Hide)
+	if o.Actions != nil && len(o.Actions.Rules) == len(h.Actions) {
+		for i, r := range o.Actions.Rules {
+			r.Functions.Hit(h.Actions[i])
+		}
+	}
 }
 
 // A keptPlan is what an earlier run has planned.
@@ -92,8 +101,8 @@ func (p *keptPlan) is(id trace.ImageID) bool { return p != nil && trace.ImageID(
 // newPlans returns nil if plans are not kept.
 func newPlans(o *Options) *plans {
 	p := &o.Plan
-	if p.First != nil || p.Without != nil || p.Actions != nil || p.Keep || p.Running || p.NoFunctions || o.Syscalls ||
-		o.Planned != nil || len(o.Arguments)+len(o.Results)+len(o.Conditions) > 0 || o.AutoArguments || o.StackEvery != 0 || p.Tracer.ChunkSize() != 0 || len(o.Emulator) > 0 {
+	if p.First != nil || p.Without != nil || !p.Actions.Filtered() || p.Keep || p.Running ||
+		o.Planned != nil || len(o.Arguments)+len(o.Results)+len(o.Conditions) > 0 || o.AutoArguments || o.StackEvery != 0 || len(o.Emulator) > 0 {
 		return nil
 	}
 	var self unix.Stat_t
@@ -118,22 +127,27 @@ func (k *plans) key(path string, st *unix.Stat_t) string {
 	o, find := withoutFilters(k.plan), k.find
 	o.Path, find.Named = path, nil
 	return cache.Key("plan", k.own, identity(st), fmt.Sprintf("%+v %+v %q", o, find, k.symbols.DebugDirs),
-		k.plan.Select.Key(), k.plan.Roots.Key(), k.plan.Hide.Key())
+		k.plan.Select.Key(), k.plan.Roots.Key(), k.plan.Hide.Key(), k.plan.Actions.Key())
 }
 
 // withoutFilters are options but for filters.
 func withoutFilters(o patch.Options) patch.Options {
-	o.Select, o.Roots, o.Hide = nil, nil, nil
+	o.Select, o.Roots, o.Hide, o.Actions = nil, nil, nil, nil
 	return o
 }
 
 // apart has a plan's filters know for themselves what they match. back gives those that they were made from that, and returns it.
 func apart(o *patch.Options) (back func() hits) {
 	of := *o
-	o.Select, o.Roots, o.Hide = o.Select.Apart(), o.Roots.Apart(), o.Hide.Apart()
+	o.Select, o.Roots, o.Hide, o.Actions = o.Select.Apart(), o.Roots.Apart(), o.Hide.Apart(), o.Actions.Apart()
 	own := *o
 	return func() hits {
-		h := hits{own.Select.Hits(), own.Roots.Hits(), own.Hide.Hits()}
+		h := hits{Select: own.Select.Hits(), Roots: own.Roots.Hits(), Hide: own.Hide.Hits()}
+		if own.Actions != nil {
+			for _, r := range own.Actions.Rules {
+				h.Actions = append(h.Actions, r.Functions.Hits())
+			}
+		}
 		h.tell(&of)
 		return h
 	}
@@ -215,11 +229,13 @@ func (k *plans) put(made *planned, st *unix.Stat_t, why error) (code string) {
 	if o.Bare {
 		want = bareOptions(want)
 	}
-	if o.Path, o.Session = "", ""; withoutFilters(o) != withoutFilters(want) {
+	o.Path, o.Session, o.Syscalls, o.Execs = "", "", nil, nil // what is found follows from k.find
+	if withoutFilters(o) != withoutFilters(want) {
 		return "" // it was made in another way
 	}
 	about := aboutPlan{
 		Image: plan.ImageID, Traced: plan.Traced(), LoadsSwaps: p.loadsSwaps(), Names: aboutTable(p.table), Hits: made.hits,
+		Loader: p.loader(),
 	}
 	if why != nil {
 		about.Untraced = why.Error()

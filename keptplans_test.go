@@ -21,6 +21,7 @@ import (
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
+	"github.com/fentry-dev/fentry/stub"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -220,6 +221,11 @@ func TestKeptChosen(t *testing.T) {
 		{"all but some", func() patch.Options { return patch.Options{Select: filter("!nosuch", "!puts")} }, []string{"!nosuch"}},
 		{"roots", func() patch.Options { return patch.Options{Roots: filter("main", "nosuch")} }, []string{"nosuch"}},
 		{"hidden", func() patch.Options { return patch.Options{Hide: filter("puts", "none")} }, []string{"none"}},
+		{"actions", func() patch.Options {
+			stack := []patch.Act{{Kind: stub.ActStack}}
+			rules := []patch.ActRule{{Functions: filter("puts", "no*such"), Acts: stack}, {Functions: filter("main"), Acts: stack}}
+			return patch.Options{Select: filter("main"), Actions: &patch.Actions{Rules: rules}}
+		}, []string{"no*such"}},
 	} {
 		var first *Result
 		for i := range 2 {
@@ -229,6 +235,11 @@ func TestKeptChosen(t *testing.T) {
 				told = append(told, o.Plan.Select.Unmatched()...)
 				told = append(told, o.Plan.Roots.Unmatched()...)
 				told = append(told, o.Plan.Hide.Unmatched()...)
+				if o.Plan.Actions != nil {
+					for _, r := range o.Plan.Actions.Rules {
+						told = append(told, r.Functions.Unmatched()...)
+					}
+				}
 			}
 			plans := newPlans(&o)
 			p, kept := plans.openKept(path)

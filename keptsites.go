@@ -34,7 +34,7 @@ const (
 	// sitesLimit and syscallsLimit are how many bytes they may take.
 	sitesLimit, syscallsLimit = 64 << 20, 4 << 20
 	// keptFrom is from how many bytes on what is found in a program is kept: in smaller ones it is found in a few ms.
-	keptFrom = 256 << 10
+	keptFrom = 128 << 10
 )
 
 // findSites finds the sites of the program, or takes those of an earlier run.

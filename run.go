@@ -454,6 +454,7 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 	if r.kept != nil {
 		if r.kept.memory.SetSession(pool) == nil && r.useKept() {
 			r.chosen()
+			r.loaderCalls(r.kept.memory)
 			return r.kept.memory, nil
 		}
 		r.kept = nil
@@ -495,11 +496,7 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 			}
 		}
 	}
-	if r.o.Syscalls && m.SyscallEnter != 0 && !r.emulated {
-		if m.LoaderCalls, err = r.p.loaderCalls(r.o.Plan.Only.Of(r.p.File.Header.Machine)); err != nil && r.o.Logf != nil {
-			r.o.Logf("%s: system calls of its dynamic loader are not recorded: %v", r.p.Path, err)
-		}
-	}
+	r.loaderCalls(m)
 	return m, nil
 }
 
@@ -531,16 +528,23 @@ func (r *run) exe() (*os.File, *unix.Stat_t) {
 	return exe, st
 }
 
-// loaderCalls are the system calls of the program's dynamic loader; nil: it has none.
-func (p *Program) loaderCalls(only patch.SyscallSet) (calls *patch.LoaderCalls, err error) {
-	if !p.loads() {
+// loaderCalls has the system calls of the program's dynamic loader recorded with its own.
+func (r *run) loaderCalls(m *patch.Memory) {
+	if !r.o.Syscalls || m.SyscallEnter == 0 || r.emulated {
+		return
+	}
+	var err error
+	if m.LoaderCalls, err = loaderCalls(r.p.loader(), r.o.Plan.Only.Of(r.p.File.Header.Machine)); err != nil && r.o.Logf != nil {
+		r.o.Logf("%s: system calls of its dynamic loader are not recorded: %v", r.p.Path, err)
+	}
+}
+
+// loaderCalls are the system calls of a dynamic loader; nil: there is none.
+func loaderCalls(path string, only patch.SyscallSet) (calls *patch.LoaderCalls, err error) {
+	if path == "" {
 		return nil, nil
 	}
-	var path string
-	if err := mapped.Guard(func() error { path = p.interpreter(); return nil }); err != nil {
-		return nil, err
-	}
-	loader, err := OpenWith(path, symbol.Options{}, record.Options{Plain: record.PlainNone, Syscalls: true})
+	loader, err := open(&Program{Path: path, keeps: true}, record.Options{Plain: record.PlainNone, Syscalls: true})
 	if err != nil {
 		return nil, err
 	}

@@ -40,6 +40,23 @@ type ActRule struct {
 // Actions are what is done at calls of functions, in the order of rules.
 type Actions struct{ Rules []ActRule }
 
+// Filtered reports whether filters say which functions have actions, and nothing else is to be known of them: of no actions, too.
+func (a *Actions) Filtered() bool {
+	return a == nil || !slices.ContainsFunc(a.Rules, func(r ActRule) bool { return r.Of != nil || r.Note != nil })
+}
+
+// Apart returns the same actions, with filters that know for themselves what they match ([record.Filter.Apart]).
+func (a *Actions) Apart() *Actions {
+	if a == nil {
+		return nil
+	}
+	rules := slices.Clone(a.Rules)
+	for i := range rules {
+		rules[i].Functions = rules[i].Functions.Apart()
+	}
+	return &Actions{Rules: rules}
+}
+
 // of returns what is done at calls of a function of an image.
 func (a *Actions) of(path string) func(*record.Site) []Act {
 	if a == nil {

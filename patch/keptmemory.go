@@ -76,10 +76,9 @@ func (m *Memory) words() [keptWords]*uint64 {
 	}
 }
 
-// Keeps reports whether [AppendMemory] can append it: it is for a program at its exec stop, whose code is not Go's.
-func (m *Memory) Keeps() bool {
-	return m.Running == nil && !m.Goroutines && m.LoaderCalls == nil && m.hasSession()
-}
+// Keeps reports whether [AppendMemory] can append it, but for LoaderCalls, which are another file's: it is for a program at
+// its exec stop, whose code is not Go's.
+func (m *Memory) Keeps() bool { return m.Running == nil && !m.Goroutines && m.hasSession() }
 
 // hasSession reports whether there is a place for the path of the recorder's buffer.
 func (m *Memory) hasSession() bool {

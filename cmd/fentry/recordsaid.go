@@ -26,7 +26,7 @@ func (c *recordCmd) libraries(a *app, res *fentry.Result, o patch.Options) {
 		a.notef("fentry: warning: -L %s: no such library was loaded", p)
 	}
 	c.unselected(a, &o)
-	if !kept { // what these patterns match is known only of libraries that were looked at
+	if !kept || len(c.arguments)+len(c.results) == 0 { // else what these match is known only of libraries that were looked at
 		c.undone(a, &o)
 	}
 }
