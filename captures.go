@@ -36,6 +36,7 @@ type capturing struct {
 	errno      bool   // errno is captured of some function
 	key        string // differs where rules do
 	logf       func(format string, args ...any)
+	said       *sync.Map // of what logf was given
 	// tried, if not nil, gets for each function that somebody has asked for why something of it cannot be captured or
 	// compared; nil: all can.
 	tried func(why error)
@@ -47,6 +48,58 @@ func (c *capturing) Key() string {
 		return ""
 	}
 	return c.key
+}
+
+// aboutCaptured is what capturing has found out of a program.
+type aboutCaptured struct {
+	Hits [][]byte // of rules, see [record.Filter.Hits]
+	Said []string
+}
+
+// apart returns the same for one plan. back gives what was found out by that to the one that it was made from, and returns it.
+func (c *capturing) apart() (own *capturing, back func() aboutCaptured) {
+	if c == nil {
+		return nil, func() aboutCaptured { return aboutCaptured{} }
+	}
+	var about aboutCaptured
+	one := *c
+	own = &one
+	own.rules = slices.Clone(c.rules)
+	for i := range own.rules {
+		own.rules[i].filter = c.rules[i].filter.Apart()
+	}
+	own.said = new(sync.Map)
+	own.logf = func(format string, args ...any) {
+		about.Said = append(about.Said, fmt.Sprintf(format, args...))
+		c.say(format, args...)
+	}
+	return own, func() aboutCaptured {
+		for i := range own.rules {
+			about.Hits = append(about.Hits, own.rules[i].filter.Hits())
+		}
+		c.hit(about.Hits)
+		return about
+	}
+}
+
+// hit has the patterns of rules, which are the same, have matched functions, too.
+func (c *capturing) hit(hits [][]byte) {
+	if len(hits) == len(c.rules) {
+		for i := range c.rules {
+			c.rules[i].filter.Hit(hits[i])
+		}
+	}
+}
+
+// again says, and knows, what an earlier run has found out of a program.
+func (c *capturing) again(about *aboutCaptured) {
+	if c == nil {
+		return
+	}
+	c.hit(about.Hits)
+	for _, s := range about.Said {
+		c.say("%s", s)
+	}
 }
 
 // meant are the functions at whose calls something is done.
@@ -141,7 +194,7 @@ func PlanCaptures(f *elfio.File, sites []record.Site, names *symbol.Table, o *pa
 }
 
 func newCapturing(o *Options) (*capturing, error) {
-	c := &capturing{auto: o.AutoArguments, conditions: o.Conditions, logf: o.Logf}
+	c := &capturing{auto: o.AutoArguments, conditions: o.Conditions, logf: o.Logf, said: new(sync.Map)}
 	specs := slices.Concat(o.Arguments, o.Results)
 	c.key = fmt.Sprintf("%t %d %+v %+v", c.auto, len(o.Arguments), specs, c.conditions)
 	for i, s := range specs {
@@ -156,6 +209,7 @@ func newCapturing(o *Options) (*capturing, error) {
 			what = arguments.Exits
 		}
 		c.errno = c.errno || s.Errno()
+		c.key += "\n" + f.Key()
 		c.rules = append(c.rules, captureRule{f, s.Items, s.Conditions, what})
 	}
 	o.Captured.put(c.rules, len(o.Arguments))
@@ -249,9 +303,14 @@ func (c *capturing) wishes(p *Program, o *patch.Options) map[uint64]*wish {
 	return out
 }
 
+// say tells people something, once: of programs of which plans were kept what was said of them when these were made.
 func (c *capturing) say(format string, args ...any) {
-	if c.logf != nil {
-		c.logf(format, args...)
+	if c.logf == nil {
+		return
+	}
+	text := fmt.Sprintf(format, args...)
+	if _, said := c.said.LoadOrStore(text, true); !said {
+		c.logf("%s", text)
 	}
 }
 

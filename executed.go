@@ -76,6 +76,9 @@ type planned struct {
 	plan    *patch.Plan   // nil: there is none
 	memory  *patch.Memory // nil: it runs as it is
 	hits    hits
+
+	captured aboutCaptured
+	untyped  bool // types of functions are not known that are wanted
 }
 
 // newExecuted returns nil if programs are not to be followed.
@@ -264,7 +267,9 @@ func (e *executed) plan(made *planned, at uint64) (err error) {
 		o.Syscalls = &p.Syscalls
 	}
 	o.Execs = p.tellingExecs()
-	e.capturing.plan(p, &o)
+	capturing, captured := e.capturing.apart()
+	made.untyped = !capturing.plan(p, &o)
+	made.captured = captured()
 	back := apart(&o)
 	made.plan, err = patch.New(p.File, p.Sites, o)
 	if made.hits = back(); !errors.Is(err, patch.ErrNoSites) {

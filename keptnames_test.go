@@ -159,7 +159,7 @@ func TestKeptNamesDamaged(t *testing.T) {
 		if err := unix.Stat(path, &st); err != nil {
 			t.Fatal(err)
 		}
-		plans := newPlans(&o)
+		plans := newPlans(&o, nil)
 		if got, want := plans.get(path, &st) != nil, i == 1 || i == 3; got != want {
 			t.Errorf("run %d: a plan is kept: %t", i+1, got)
 		}

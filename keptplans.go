@@ -52,6 +52,8 @@ type plans struct {
 	own     string // what identifies this fentry
 	cache   *cache.Cache
 
+	capturing *capturing
+
 	mu       sync.Mutex
 	kept     bool       // something new is in the cache
 	keptCode bool       // so is changed code
@@ -67,6 +69,7 @@ type aboutPlan struct {
 	Untraced   string // why none is
 	Loader     string // the path of the dynamic loader; "": it has none
 	Hits       hits
+	Captured   aboutCaptured
 }
 
 // hits are the patterns of a plan that have matched functions of its program ([record.Filter.Hits]).
@@ -80,9 +83,9 @@ func (h *hits) tell(o *patch.Options) {
 	o.Select.Hit(h.Select)
 	o.Roots.Hit(h.Roots)
 	o.Hide.Hit(h.Hide)
-	if o.Actions != nil && len(o.Actions.Rules) == len(h.Actions) {
-		for i, r := range o.Actions.Rules {
-			r.Functions.Hit(h.Actions[i])
+	if o.Actions != nil {
+		for i := range min(len(o.Actions.Rules), len(h.Actions)) { // more can have been captures
+			o.Actions.Rules[i].Functions.Hit(h.Actions[i])
 		}
 	}
 }
@@ -99,10 +102,10 @@ type keptPlan struct {
 func (p *keptPlan) is(id trace.ImageID) bool { return p != nil && trace.ImageID(p.about.Image) == id }
 
 // newPlans returns nil if plans are not kept.
-func newPlans(o *Options) *plans {
+func newPlans(o *Options, capturing *capturing) *plans {
 	p := &o.Plan
-	if p.First != nil || p.Without != nil || !p.Actions.Filtered() || p.Keep || p.Running ||
-		o.Planned != nil || len(o.Arguments)+len(o.Results)+len(o.Conditions) > 0 || o.AutoArguments || o.StackEvery != 0 || len(o.Emulator) > 0 {
+	if p.First != nil || p.Without != nil || !p.Actions.Filtered() || p.Keep || p.Running || o.Planned != nil ||
+		o.StackEvery != 0 || len(o.Emulator) > 0 {
 		return nil
 	}
 	var self unix.Stat_t
@@ -113,7 +116,7 @@ func newPlans(o *Options) *plans {
 	if err != nil {
 		return nil
 	}
-	k := &plans{plan: o.Plan, find: o.find(), symbols: o.Symbols, own: identity(&self), cache: c}
+	k := &plans{plan: o.Plan, find: o.find(), symbols: o.Symbols, own: identity(&self), cache: c, capturing: capturing}
 	policy := o.Policy
 	if o.Live != nil {
 		policy = trace.PolicyOverwrite
@@ -127,7 +130,7 @@ func (k *plans) key(path string, st *unix.Stat_t) string {
 	o, find := withoutFilters(k.plan), k.find
 	o.Path, find.Named = path, nil
 	return cache.Key("plan", k.own, identity(st), fmt.Sprintf("%+v %+v %q", o, find, k.symbols.DebugDirs),
-		k.plan.Select.Key(), k.plan.Roots.Key(), k.plan.Hide.Key(), k.plan.Actions.Key())
+		k.plan.Select.Key(), k.plan.Roots.Key(), k.plan.Hide.Key(), k.plan.Actions.Key(), k.capturing.Key())
 }
 
 // withoutFilters are options but for filters.
@@ -181,7 +184,6 @@ func (k *plans) get(path string, st *unix.Stat_t) *keptPlan {
 	defer k.mu.Unlock()
 	k.files = append(k.files, f)
 	p.code = codeKey(p.key, sum)
-	p.about.Hits.tell(&k.plan)
 	return p
 }
 
@@ -191,11 +193,14 @@ func (k *plans) use(p *keptPlan, path string, exe *os.File, st *unix.Stat_t) boo
 	if exe != nil {
 		k.code(p.code, path, exe, st, p.memory)
 	}
-	if p.memory.Code != nil {
-		return true
+	if p.memory.Code == nil {
+		if _, err := p.memory.Whole(); err != nil {
+			return false
+		}
 	}
-	_, err := p.memory.Whole()
-	return err == nil
+	p.about.Hits.tell(&k.plan)
+	k.capturing.again(&p.about.Captured)
+	return true
 }
 
 // readKept reads an entry's file, of up to so many bytes.
@@ -222,20 +227,21 @@ func keptSize(f *os.File, limit int64) (int64, error) {
 // kept. why is why nothing in it is traced; nil: something is. It is called below a Guard.
 func (k *plans) put(made *planned, st *unix.Stat_t, why error) (code string) {
 	p, plan, memory := made.program, made.plan, made.memory
-	if k == nil || st.Size < plansFrom || time.Since(time.Unix(st.Ctim.Unix())) < plansAge || !memory.Keeps() {
+	if k == nil || made.untyped || st.Size < plansFrom || time.Since(time.Unix(st.Ctim.Unix())) < plansAge || !memory.Keeps() {
 		return ""
 	}
 	o, want := plan.Options, k.plan
 	if o.Bare {
 		want = bareOptions(want)
 	}
-	o.Path, o.Session, o.Syscalls, o.Execs = "", "", nil, nil // what is found follows from k.find
+	// What is found follows from k.find, and actions that are added from k.capturing.
+	o.Path, o.Session, o.Syscalls, o.Execs, o.Errno = "", "", nil, nil, want.Errno
 	if withoutFilters(o) != withoutFilters(want) {
 		return "" // it was made in another way
 	}
 	about := aboutPlan{
 		Image: plan.ImageID, Traced: plan.Traced(), LoadsSwaps: p.loadsSwaps(), Names: aboutTable(p.table), Hits: made.hits,
-		Loader: p.loader(),
+		Loader: p.loader(), Captured: made.captured,
 	}
 	if why != nil {
 		about.Untraced = why.Error()

@@ -5,6 +5,8 @@ package fentry
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/arguments"
 	"github.com/fentry-dev/fentry/internal/runfile"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/names"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
@@ -56,7 +60,7 @@ func TestKeptPlans(t *testing.T) {
 	step := func(name string, o Options, kept bool) {
 		t.Helper()
 		e := newExecuted(&o)
-		e.plans = newPlans(&o)
+		e.plans = newPlans(&o, nil)
 		pools++
 		e.pool = "/pool/" + string(rune('0'+pools))
 		defer e.plans.close()
@@ -175,7 +179,7 @@ func TestKeptPlanRun(t *testing.T) {
 			t.Errorf("run %d: %d functions, %d events; before %d, %d", i+1, res.Traced, res.Events, first.Traced, first.Events)
 		}
 	}
-	plans := newPlans(&o)
+	plans := newPlans(&o, nil)
 	defer plans.close()
 	p, kept := plans.openKept(path)
 	if p == nil {
@@ -241,7 +245,7 @@ func TestKeptChosen(t *testing.T) {
 					}
 				}
 			}
-			plans := newPlans(&o)
+			plans := newPlans(&o, nil)
 			p, kept := plans.openKept(path)
 			if p != nil {
 				p.Close()
@@ -265,12 +269,134 @@ func TestKeptChosen(t *testing.T) {
 		}
 	}
 
+	// With system calls those of the dynamic loader are recorded, too.
+	source, _ := staticProgram(t)
+	dynamic := filepath.Join(t.TempDir(), "dynamic")
+	out, err := exec.Command(testtool.Path(t, "gcc"), "-Wl,--build-id", "-o", dynamic, source).CombinedOutput()
+	if err == nil {
+		err = os.Truncate(dynamic, plansFrom+1)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	aged(t, dynamic)
+	for _, path := range []string{path, dynamic} {
+		events := []uint64{0, 0}
+		for i := range events {
+			o := Options{Plan: patch.Options{NoFunctions: true}, Syscalls: true, Dir: dir, Logf: t.Logf}
+			plans := newPlans(&o, nil)
+			p, kept := plans.openKept(path)
+			if p != nil {
+				p.Close()
+			}
+			plans.close()
+			res, err := Run(context.Background(), exec.Command(path), o)
+			if err != nil || res.Lost != 0 || (kept != nil) != (i > 0) {
+				t.Fatalf("%s, system calls, run %d: kept %t, %+v, %v", path, i+1, kept != nil, res, err)
+			}
+			events[i] = res.Events
+		}
+		if events[0] == 0 || events[0] != events[1] {
+			t.Errorf("%s: %d events of system calls", path, events)
+		}
+	}
+
+	// Tables of counts are as they would be.
+	for _, tracer := range []patch.Tracer{patch.Profile, patch.Count} {
+		var calls [2]map[string]uint64
+		for i := range calls {
+			o := Options{Plan: patch.Options{Tracer: tracer}, Dir: dir, Logf: t.Logf}
+			if _, err := Run(context.Background(), exec.Command(path), o); err != nil {
+				t.Fatal(err)
+			}
+			tr, err := trace.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows, err := tr.Report(trace.ReportOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls[i] = map[string]uint64{}
+			for _, r := range rows {
+				calls[i][tr.Func(r.Func).Name] += r.Calls
+			}
+			tr.Close()
+		}
+		if calls[0]["main"] != 1 || !maps.Equal(calls[0], calls[1]) {
+			t.Errorf("%s: %v, then %v", tracer, calls[0], calls[1])
+		}
+	}
+
+	// What is captured is known, with what was said of it: of functions without debug information nothing is kept, as it can come.
+	typed := path + ".typed"
+	if out, err := exec.Command(testtool.Path(t, "gcc"), "-g", "-static", "-o", typed, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	aged(t, typed)
+	for _, tt := range []struct {
+		path, spec string
+		kept       bool
+	}{{typed, "main", true}, {path, "main", false}, {typed, "main@nosuch", true}} {
+		spec, err := arguments.ParseSpec(tt.spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		none, err := arguments.ParseSpec("nosuch")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var first, said string
+		for i := range 2 {
+			var lines []string
+			o := Options{Results: []arguments.Spec{spec, none}, Dir: dir, Captured: new(Captured), Overhead: -1,
+				Logf: func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }}
+			capturing, err := newCapturing(&o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plans := newPlans(&o, capturing)
+			p, kept := plans.openKept(tt.path)
+			if p != nil {
+				p.Close()
+			}
+			plans.close()
+			o.Captured = new(Captured)
+			if _, err := Run(context.Background(), exec.Command(tt.path), o); err != nil {
+				t.Fatal(err)
+			}
+			tr, err := trace.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			value := ""
+			err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
+				if ev.Result != nil && tr.Func(ev.Func).Name == "main" {
+					value = fmt.Sprintf("%+v", *ev.Result)
+				}
+				return nil
+			})
+			tr.Close()
+			_, unmatched := o.Captured.Unmatched()
+			is := fmt.Sprintln(value, unmatched)
+			if i == 0 {
+				first, said = is, fmt.Sprint(lines)
+				if plain := tt.path == typed && tt.spec == "main"; plain != (len(lines) == 0) || plain && value == "" {
+					t.Errorf("%s of %s: %s, %q", tt.spec, tt.path, value, lines)
+				}
+			}
+			if err != nil || (kept != nil) != (tt.kept && i > 0) || is != first || fmt.Sprint(lines) != said || !slices.Equal(unmatched, []string{"nosuch"}) {
+				t.Errorf("%s of %s, run %d: kept %t, %s, %q, %v; before %s, %s", tt.spec, tt.path, i+1, kept != nil, is, lines, err, first, said)
+			}
+		}
+	}
+
 	// Of what was executed and has nothing that was chosen a plan is kept, too. Who runs it is told why nothing is traced.
 	why := ""
 	for i := range 2 {
 		o := Options{Plan: patch.Options{Select: filter("nosuch")}, Dir: dir}
 		e := newExecuted(&o)
-		e.plans, e.pool = newPlans(&o), "/pool"
+		e.plans, e.pool = newPlans(&o, nil), "/pool"
 		exe, err := os.Open(path)
 		if err != nil {
 			t.Fatal(err)

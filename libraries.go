@@ -96,6 +96,7 @@ type about struct {
 	Unselected bool   // that is because no pattern matches a function
 	Empty      bool   // that is because no function in it can be traced
 	Hits       hits
+	Captured   aboutCaptured
 }
 
 // cacheKind is the kind of the cache's entries that are patched libraries.
@@ -328,6 +329,7 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 	if lib.copied, err = l.cache.Get(cacheKind, key, &lib.about); err == nil {
 		lib.Kept, lib.key = true, key
 		lib.about.Hits.tell(&l.plan)
+		capturing.again(&lib.about.Captured)
 		return nil
 	}
 	l.prepares(lib.Path)

@@ -89,7 +89,9 @@ func planLibrary(f *os.File, path string, l *libraries, o *patch.Options, find r
 	if p.Syscalls != nil {
 		o.Syscalls = &p.Syscalls
 	}
-	im.untyped = !capturing.plan(p, o)
+	own, captured := capturing.apart()
+	im.untyped = !own.plan(p, o)
+	im.about.Captured = captured()
 	back := apart(o)
 	plan, err := patch.New(p.File, p.Sites, *o)
 	im.about.Hits = back()

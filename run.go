@@ -200,18 +200,21 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 		}
 	}
 	session.Warm()
-	plans := newPlans(&o)
+	capturing, err := newCapturing(&o)
+	if err != nil {
+		return nil, err
+	}
+	plans := newPlans(&o, capturing)
 	defer plans.close()
 	p, kept := plans.openKept(path)
 	if p == nil {
-		var err error
 		if p, err = open(&Program{Path: path, symbols: o.Symbols, keeps: true, prepare: o.Preparing}, o.find()); err != nil {
 			return nil, err
 		}
 	}
 	defer p.Close()
 	found := p.Kept && (kept != nil || p.traceable())
-	res, err := p.run(ctx, cmd, o, plans, kept)
+	res, err := p.run(ctx, cmd, o, capturing, plans, kept)
 	if res != nil {
 		res.Kept = found
 	}
@@ -220,15 +223,21 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 
 // [Run] is like the function Run, for a program that has been opened: cmd.Path and o.Symbols are not used.
 func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
-	return p.run(ctx, cmd, o, nil, nil)
+	capturing, err := newCapturing(&o)
+	if err != nil {
+		return nil, err
+	}
+	return p.run(ctx, cmd, o, capturing, nil, nil)
 }
 
-// run is Run with the plans that are kept, and that of the program; nil: none is.
-func (p *Program) run(ctx context.Context, cmd *exec.Cmd, o Options, plans *plans, kept *keptPlan) (*Result, error) {
+// run is Run with what is captured, the plans that are kept, and that of the program; nil: none is.
+func (p *Program) run(
+	ctx context.Context, cmd *exec.Cmd, o Options, capturing *capturing, plans *plans, kept *keptPlan,
+) (*Result, error) {
 	if o.Live != nil {
 		o.Policy = trace.PolicyOverwrite
 	}
-	r := run{p: p, o: o, plans: plans, kept: kept}
+	r := run{p: p, o: o, capturing: capturing, plans: plans, kept: kept}
 	so := session.Options{
 		Path: p.Path, Args: cmd.Args, Env: cmd.Env, WorkDir: cmd.Dir, For: o.For,
 		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Flight: o.Flight, NoPtrace: o.NoPtrace, Emulator: o.Emulator,
@@ -236,9 +245,6 @@ func (p *Program) run(ctx context.Context, cmd *exec.Cmd, o Options, plans *plan
 		Prepare: r.memory, Symbols: r.symbols,
 	}
 	var err error
-	if r.capturing, err = newCapturing(&o); err != nil {
-		return nil, err
-	}
 	if so.Emulator, err = p.emulator(o.Emulator); err != nil {
 		return nil, err
 	}
@@ -397,7 +403,7 @@ type run struct {
 	kept  *keptPlan     // the program's, in place of main until that is needed; nil: there is none
 	full  sync.Once     // that was needed
 	made  *patch.Memory // what it would have put into the program then
-	hits  hits          // what patterns have matched in it
+	as    planned       // how the program was planned last
 
 	untraced error // why nothing is traced in the program; nil: something is, or it cannot be
 	pool     string
@@ -427,16 +433,20 @@ func (r *run) plan(t patch.Target, pool string) error {
 	if r.executed != nil {
 		o.Execs = r.p.tellingExecs()
 	}
-	if err := mapped.Guard(func() error { r.capturing.plan(r.p, &o); return nil }); err != nil {
+	made := planned{program: r.p}
+	capturing, captured := r.capturing.apart()
+	if err := mapped.Guard(func() error { made.untyped = !capturing.plan(r.p, &o); return nil }); err != nil {
 		return mapped.Named(r.p.Path, err)
 	}
+	made.captured = captured()
 	back := apart(&o)
 	plan, err := r.p.Plan(o)
-	r.hits = back()
+	made.hits = back()
 	if err != nil {
 		return err
 	}
-	r.main = plan
+	r.main, made.plan = plan, plan
+	r.as = made
 	return nil
 }
 
@@ -487,7 +497,7 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 	}
 	if st, ok := statOf(r.p.mapped); ok && !r.emulated {
 		key := ""
-		_ = mapped.Guard(func() error { key = r.plans.put(&planned{r.p, r.main, m, r.hits}, &st, nil); return nil })
+		_ = mapped.Guard(func() error { r.as.memory = m; key = r.plans.put(&r.as, &st, nil); return nil })
 		if key != "" {
 			if exe, st := r.exe(); exe != nil {
 				r.plans.code(key, r.p.Path, exe, st, m)

@@ -231,15 +231,17 @@ func syscallSets(cmd *cobra.Command, flag, value string, to *patch.SyscallSets) 
 
 // unmatched tells which patterns have matched nothing.
 func (t *traceFlags) unmatched(a *app, o *patch.Options) {
-	t.unselected(a, o)
-	t.undone(a, o)
-}
-
-// unselected tells which patterns that choose functions have matched nothing.
-func (t *traceFlags) unselected(a *app, o *patch.Options) {
 	a.unmatched("", o.Select.Unmatched())
 	a.unmatched("--graph: ", o.Roots.Unmatched())
 	a.unmatched("--graph-notrace: ", o.Hide.Unmatched())
+	if o.Actions != nil {
+		for i, r := range o.Actions.Rules {
+			a.unmatched(t.ruleOption(i, len(o.Actions.Rules))+": ", r.Functions.Unmatched())
+		}
+	}
+	arguments, results := t.captured.Unmatched()
+	a.unmatched("--argument: ", arguments)
+	a.unmatched("--retval: ", results)
 }
 
 // unmatched warns of patterns that have matched nothing; option is where they were given.
@@ -251,18 +253,6 @@ func (a *app) unmatched(option string, patterns []string) {
 		}
 		a.notef("fentry: warning: %spattern %q matches no traceable function%s", option, p, hint)
 	}
-}
-
-// undone tells which patterns of functions at whose calls something is to be done have matched nothing.
-func (t *traceFlags) undone(a *app, o *patch.Options) {
-	if o.Actions != nil {
-		for i, r := range o.Actions.Rules {
-			a.unmatched(t.ruleOption(i, len(o.Actions.Rules))+": ", r.Functions.Unmatched())
-		}
-	}
-	arguments, results := t.captured.Unmatched()
-	a.unmatched("--argument: ", arguments)
-	a.unmatched("--retval: ", results)
 }
 
 // ruleOption is the option that has made one of so many rules of actions: they are in the order of options.

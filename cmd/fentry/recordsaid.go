@@ -15,9 +15,7 @@ func (c *recordCmd) libraries(a *app, res *fentry.Result, o patch.Options) {
 	if len(c.library) == 0 {
 		return
 	}
-	kept := false
 	for _, l := range res.Libraries {
-		kept = kept || l.Kept
 		if l.Untraced == "" && a.verbose > 0 {
 			a.notef("fentry: %s: %s traced", l.Path, plural(uint64(l.Traced), "function", "functions"))
 		}
@@ -25,10 +23,7 @@ func (c *recordCmd) libraries(a *app, res *fentry.Result, o patch.Options) {
 	for _, p := range res.UnmatchedLibraries {
 		a.notef("fentry: warning: -L %s: no such library was loaded", p)
 	}
-	c.unselected(a, &o)
-	if !kept || len(c.arguments)+len(c.results) == 0 { // else what these match is known only of libraries that were looked at
-		c.undone(a, &o)
-	}
+	c.unmatched(a, &o)
 }
 
 // executed says what became of the programs that traced ones have executed.

@@ -131,11 +131,7 @@ func (c *watchFlags) run(a *app, cmd *cobra.Command, args []string, w watcher) e
 		return err
 	}
 	res, err := c.watch(a, cmd, args, o, w)
-	switch {
-	case err != nil:
-	case len(c.library) > 0:
-		c.unselected(a, &o.Plan)
-	case !c.told: // before, not all that they are for had been looked at
+	if err == nil && !c.told { // before, not all that they are for had been looked at
 		c.unmatched(a, &o.Plan)
 	}
 	if err != nil || len(c.attach) > 0 {
