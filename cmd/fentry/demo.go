@@ -165,7 +165,7 @@ func (d *demo) execute(a *app, args []string) {
 		}
 		return a.lookupEnv(name)
 	}
-	root := newRootCmd(&sub)
+	root := newRootCmd(&sub, args[0])
 	root.SetArgs(append([]string{"--color=" + color}, args...))
 	if cmd, err := root.ExecuteC(); err != nil {
 		if exit := (*exitError)(nil); errors.As(err, &exit) && exit.Err == nil {

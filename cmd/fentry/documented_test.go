@@ -28,7 +28,7 @@ func parses(line string) string {
 		}
 	}
 	a := &app{lookupEnv: func(string) (string, bool) { return "", false }}
-	root := newRootCmd(a)
+	root := newRootCmd(a, "")
 	root.InitDefaultHelpCmd()
 	cmd, rest, err := root.Find(words[1:])
 	switch {
@@ -64,7 +64,7 @@ func TestDocumentedCommands(t *testing.T) {
 			walk(s)
 		}
 	}
-	walk(newRootCmd(&app{lookupEnv: func(string) (string, bool) { return "", false }}))
+	walk(newRootCmd(&app{lookupEnv: func(string) (string, bool) { return "", false }}, ""))
 
 	span := regexp.MustCompile("`(fentry [^`]+)`")
 	block := regexp.MustCompile(`(?m)^    (?:\$ )?(fentry .+)$`)

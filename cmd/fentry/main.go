@@ -7,7 +7,7 @@
 // program that can be traced, runs the program traced, and shows what it did.
 //
 // Every subcommand has a file of its own, named for it, with a constructor
-// newXxxCmd(*app) that root.go enters in the command table. The commands only
+// newXxxCmd(*app) that is in the command table of root.go. The commands only
 // translate between the terminal and the library packages of this module.
 package main
 

@@ -141,3 +141,33 @@ func fentryRun(t *testing.T, dir string, status int, args ...string) (stdout, st
 	}
 	return out.String(), errs.String()
 }
+
+// What the command table says of each command is so, and the only one that is made for a command line is the one that it names.
+func TestCommandTable(t *testing.T) {
+	none := &app{lookupEnv: func(string) (string, bool) { return "", false }}
+	all := newRootCmd(none, "")
+	for i, c := range commands() {
+		if cmd := all.Commands()[i]; cmd.Name() != c.name || cmd.GroupID != c.group {
+			t.Errorf("%s (%s) is %s (%s)", c.name, c.group, cmd.Name(), cmd.GroupID)
+		}
+		want := c.name
+		if c.others {
+			want = ""
+		}
+		if only := none.only([]string{c.name, "-h"}); only != want {
+			t.Errorf("%s: only %q is made", c.name, only)
+		}
+	}
+	if only := newRootCmd(none, "record"); len(only.Commands()) != 1 {
+		t.Errorf("record: %d commands are made", len(only.Commands()))
+	}
+	options := &app{lookupEnv: func(name string) (string, bool) { return "--no-inherit", name == "FENTRY_OPTS" }}
+	for _, args := range [][]string{nil, {"-q", "record"}, {"help"}, {"nothing"}, {"__complete", "record"}} {
+		if only := none.only(args); only != "" {
+			t.Errorf("%q: only %q is made", args, only)
+		}
+	}
+	if only := options.only([]string{"report"}); only != "" {
+		t.Errorf("FENTRY_OPTS: only %q is made", only)
+	}
+}

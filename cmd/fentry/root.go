@@ -74,9 +74,8 @@ func usagef(cmd *cobra.Command, format string, args ...any) error {
 	return &usageError{cmd, fmt.Errorf(format, args...)}
 }
 
-// newRootCmd builds the command table. The order of the table is the order in
-// "fentry help".
-func newRootCmd(a *app) *cobra.Command {
+// newRootCmd makes fentry's command with all others, or the only one that is needed. Their order is that of "fentry help".
+func newRootCmd(a *app, only string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "fentry",
 		Short: "ftrace for any program",
@@ -130,47 +129,72 @@ LD_PRELOAD.`,
 	pf.Lookup("help").Hidden = true
 	root.Flags().Bool("version", false, "print fentry's version")
 
-	a.addCommands(root)
+	a.addCommands(root, only)
 	return root
 }
 
-// addCommands enters the commands in the table.
-func (a *app) addCommands(root *cobra.Command) {
+// A command is an entry of the table.
+type command struct {
+	group, name string
+	make        func(*app) *cobra.Command
+	others      bool // it is about other commands, too
+}
+
+// commands is the command table.
+func commands() []command {
+	return []command{
+		{groupRun, "record", newRecordCmd, false},
+		{groupRun, "live", newLiveCmd, false},
+		{groupRun, "top", newTopCmd, false},
+		{groupRun, "control", newControlCmd, false},
+		{groupRun, "detach", newDetachCmd, false},
+		{groupRun, "mount", newMountCmd, false},
+		{groupRun, "dump", newDumpCmd, false},
+		{groupRun, "replay", newReplayCmd, false},
+		{groupRun, "report", newReportCmd, false},
+		{groupRun, "graph", newGraphCmd, false},
+		{groupRun, "view", newViewCmd, false},
+		{groupRun, "export", newExportCmd, false},
+		{groupRun, "info", newInfoCmd, false},
+		{groupRun, "compress", newCompressCmd, false},
+		{groupRun, "stacks", newStacksCmd, false},
+		{groupBinary, "list", newListCmd, false},
+		{groupBinary, "patch", newPatchCmd, false},
+		{groupBinary, "mcount", newMcountCmd, false},
+		{groupBinary, "stub", newStubCmd, false},
+		{groupOther, "demo", newDemoCmd, false},
+		{groupOther, "version", newVersionCmd, false},
+		{groupOther, "completion", newCompletionCmd, true},
+		{"", "__man", newManCmd, true},
+	}
+}
+
+// only returns the one command that a command line needs, "" for all: to make those that nobody asks for takes as long as a short
+// program.
+func (a *app) only(args []string) string {
+	if len(args) > 0 && a.getenv("FENTRY_OPTS") == "" { // which can have options of all
+		for _, c := range commands() {
+			if c.name == args[0] && !c.others {
+				return c.name
+			}
+		}
+	}
+	return ""
+}
+
+// addCommands enters the commands in the table, or the only one that is needed.
+func (a *app) addCommands(root *cobra.Command, only string) {
 	root.AddGroup(
 		&cobra.Group{ID: groupRun, Title: "Run and inspect:"},
 		&cobra.Group{ID: groupBinary, Title: "Programs on disk:"},
 		&cobra.Group{ID: groupOther, Title: "Other:"},
 	)
-	for _, c := range []struct {
-		group string
-		cmd   *cobra.Command
-	}{
-		{groupRun, newRecordCmd(a)},
-		{groupRun, newLiveCmd(a)},
-		{groupRun, newTopCmd(a)},
-		{groupRun, newControlCmd(a)},
-		{groupRun, newDetachCmd(a)},
-		{groupRun, newMountCmd(a)},
-		{groupRun, newDumpCmd(a)},
-		{groupRun, newReplayCmd(a)},
-		{groupRun, newReportCmd(a)},
-		{groupRun, newGraphCmd(a)},
-		{groupRun, newViewCmd(a)},
-		{groupRun, newExportCmd(a)},
-		{groupRun, newInfoCmd(a)},
-		{groupRun, newCompressCmd(a)},
-		{groupRun, newStacksCmd(a)},
-		{groupBinary, newListCmd(a)},
-		{groupBinary, newPatchCmd(a)},
-		{groupBinary, newMcountCmd(a)},
-		{groupBinary, newStubCmd(a)},
-		{groupOther, newDemoCmd(a)},
-		{groupOther, newVersionCmd(a)},
-		{groupOther, newCompletionCmd(a)},
-		{"", newManCmd(a)},
-	} {
-		c.cmd.GroupID = c.group
-		root.AddCommand(c.cmd)
+	for _, c := range commands() {
+		if only == "" || c.name == only {
+			cmd := c.make(a)
+			cmd.GroupID = c.group
+			root.AddCommand(cmd)
+		}
 	}
 	root.SetHelpCommand(newHelpCmd(a))
 	root.SetHelpCommandGroupID(groupOther)
@@ -242,7 +266,7 @@ func known(root *cobra.Command, args []string) error {
 
 // run executes one command line and returns the exit status.
 func run(args []string, a *app) int {
-	root := newRootCmd(a)
+	root := newRootCmd(a, a.only(args))
 	args, err := withDefaultOptions(root, args, a.getenv("FENTRY_OPTS"))
 	var cmd *cobra.Command
 	if err == nil {
