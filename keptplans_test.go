@@ -351,6 +351,13 @@ func TestKeptChosen(t *testing.T) {
 			var lines []string
 			o := Options{Results: []arguments.Spec{spec, none}, Dir: dir, Captured: new(Captured), Overhead: -1,
 				Logf: func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }}
+			for _, text := range []string{"arg1>=0", "nosuch~a*"} {
+				c, err := arguments.ParseCondition(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.Conditions = append(o.Conditions, c)
+			}
 			capturing, err := newCapturing(&o)
 			if err != nil {
 				t.Fatal(err)

@@ -81,6 +81,15 @@ func ParseCondition(s string) (Condition, error) {
 	return c, nil
 }
 
+// String is the condition in the form that ParseCondition parses. It differs between conditions that differ.
+func (c Condition) String() string {
+	value := c.value
+	if c.exact == nil && c.glob == nil {
+		value = strconv.Quote(value)
+	}
+	return c.Name + c.op + value
+}
+
 // parseCompared parses what a condition compares.
 func parseCompared(name string) (c Condition, err error) {
 	if c.item, err = parseItem(name); err != nil {

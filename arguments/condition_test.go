@@ -31,6 +31,10 @@ func TestConditions(t *testing.T) {
 		if got := cond.Holds(c, words, memory); got != want {
 			t.Errorf("%s: %v", text, got)
 		}
+		again, err := ParseCondition(cond.String())
+		if err != nil || again.Holds(c, words, memory) != want || again.String() != cond.String() {
+			t.Errorf("%s is %s: %v, %v", text, cond, again, err)
+		}
 	}
 	for _, text := range []string{"", "n", "n>", ">1", "n>x", "a b>1", "n!1", `n=="x`, "n>NaN", "path<abc", "errno==1", "retval>1", "fparg1>1", "%rdi>1", "a->b->>1"} {
 		if cond, err := ParseCondition(text); err == nil {
