@@ -74,6 +74,7 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 		usual = osthread.Hurry()
 		defer usual()
 	}
+	o.Plan.RootsElsewhere = len(o.Libraries) > 0
 	follow := o
 	follow.NoInherit = false
 	a := newExecuted(&follow)

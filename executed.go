@@ -300,10 +300,18 @@ func (e *executed) loaderCalls(m *patch.Memory, path string) {
 	m.LoaderCalls = calls
 }
 
-// bareOptions are those of a plan that traces nothing.
+// bareOptions are those of a plan that traces nothing. Its runtime is for the same limits as that of other plans: it serves their
+// libraries.
 func bareOptions(o patch.Options) patch.Options {
-	o.Select, _ = record.NewFilter(nil, []string{"*"})
-	o.Roots, o.Hide, o.Actions, o.Syscalls, o.Keep, o.Bare = nil, nil, nil, nil, true, true
+	nothing, _ := record.NewFilter(nil, []string{"*"})
+	none := func(f *record.Filter) *record.Filter {
+		if f != nil {
+			f = nothing
+		}
+		return f
+	}
+	o.Select, o.Roots, o.Hide, o.Actions = nothing, none(o.Roots), none(o.Hide), o.Actions.For(nothing)
+	o.Syscalls, o.Keep, o.Bare = nil, true, true
 	return o
 }
 

@@ -200,6 +200,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 		}
 	}
 	session.Warm()
+	o.Plan.RootsElsewhere = len(o.Libraries) > 0
 	capturing, err := newCapturing(&o)
 	if err != nil {
 		return nil, err
@@ -223,6 +224,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
 
 // [Run] is like the function Run, for a program that has been opened: cmd.Path and o.Symbols are not used.
 func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, error) {
+	o.Plan.RootsElsewhere = len(o.Libraries) > 0
 	capturing, err := newCapturing(&o)
 	if err != nil {
 		return nil, err
@@ -450,6 +452,17 @@ func (r *run) plan(t patch.Target, pool string) error {
 	return nil
 }
 
+// planBare plans a program in which nothing is traced, for its libraries.
+func (r *run) planBare(pool string) error {
+	o := r.o.Plan
+	o.Target, o.Session = patch.Process, pool
+	plan, err := r.p.Plan(bareOptions(o))
+	if err == nil {
+		r.main, r.as.untyped = plan, true // it is not kept
+	}
+	return err
+}
+
 // memory is what is put into the program at its exec stop.
 func (r *run) memory(pool string) (*patch.Memory, error) {
 	if r.pool = pool; r.executed != nil {
@@ -477,8 +490,11 @@ func (r *run) memory(pool string) (*patch.Memory, error) {
 		r.main = nil // a copy that is patched for nothing cannot be made
 		return nil, nil
 	}
-	if errors.Is(err, patch.ErrNoSites) && (r.libraries != nil || r.executed != nil && r.o.Plan.Select.ChoosesImages()) {
-		return nil, nil // what was chosen is in other images
+	if errors.Is(err, patch.ErrNoSites) {
+		if r.executed != nil || len(r.o.Libraries) == 0 || r.emulated {
+			return nil, nil // what was chosen is in other images, or nowhere: it runs all the same
+		}
+		err = r.planBare(pool)
 	}
 	if err != nil {
 		return nil, err

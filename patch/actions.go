@@ -57,6 +57,20 @@ func (a *Actions) Apart() *Actions {
 	return &Actions{Rules: rules}
 }
 
+// For returns what filters say of the actions, for the functions of another filter.
+func (a *Actions) For(f *record.Filter) *Actions {
+	if a == nil {
+		return nil
+	}
+	var rules []ActRule
+	for _, r := range a.Rules {
+		if r.Of == nil {
+			rules = append(rules, ActRule{Functions: f, Acts: r.Acts})
+		}
+	}
+	return &Actions{Rules: rules}
+}
+
 // of returns what is done at calls of a function of an image.
 func (a *Actions) of(path string) func(*record.Site) []Act {
 	if a == nil {

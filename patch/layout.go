@@ -594,7 +594,7 @@ func (l *layout) roots() error {
 			ids = append(ids, fn.ID)
 		}
 	}
-	if len(ids) == 0 && o.Addition == nil {
+	if elsewhere := o.RootsElsewhere || o.Copy || o.Bare || o.Addition != nil; len(ids) == 0 && !elsewhere {
 		return fmt.Errorf("%w: no traced function is a graph root", ErrNoSites)
 	}
 	bits := make([]byte, l.bitmapSize())

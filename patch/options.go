@@ -144,6 +144,9 @@ type Options struct {
 	MinSize uint64
 	// Roots restricts recording to calls inside these functions; nil: no restriction.
 	Roots *record.Filter
+	// RootsElsewhere: other images of the process can have roots, so it is no error if this one has none. So it is with Copy and
+	// Bare.
+	RootsElsewhere bool
 	// Hide leaves out calls of these functions with everything inside them; nil: none. They are traced, so that their
 	// calls are noticed, even if Select does not choose them.
 	Hide *record.Filter
