@@ -89,7 +89,7 @@ func (a *added) allOf(p *Program, find record.Options) (*Program, error) {
 	all := a.programs[p]
 	if all == nil {
 		all = &Program{Path: p.Path, symbols: p.symbols, mapped: p.mapped}
-		find.Syscalls, find.LibraryCalls, find.Named = false, false, nil
+		find.Syscalls, find.LibraryCalls, find.Named, find.JumpsAway = false, false, nil, true
 		if err := all.find(find); err != nil {
 			return nil, err
 		}
@@ -116,7 +116,7 @@ func (r *run) moreOf(path string, f *os.File, at uint64, patterns []string) (a *
 	p.symbols.Path = ""
 	err = mapped.Guard(func() error {
 		find := r.o.find()
-		find.Syscalls, find.LibraryCalls, find.Named = false, false, choose
+		find.Syscalls, find.LibraryCalls, find.Named, find.JumpsAway = false, false, choose, true
 		if err := p.find(find); err != nil || p.Patched || p.Untraced != "" {
 			return err
 		}
@@ -159,6 +159,7 @@ func (a *added) add(x *addedPlan, before []*patch.Plan, is func(*record.Site) bo
 	if o.Addition = patch.NewAddition(before, x.program.Sites, is); o.Addition == nil {
 		return nil, nil
 	}
+	o.Unwound = o.Unwound || !o.Running // of one that was started nobody has asked
 	o.Target, o.Running, o.Copy, o.Bare, o.NoFunctions = patch.Process, true, true, false, false
 	o.First, o.Syscalls = nil, nil
 	m, err := x.memory(o.At)

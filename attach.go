@@ -14,6 +14,7 @@ import (
 
 	"github.com/fentry-dev/fentry/internal/osthread"
 	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -74,7 +75,11 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 		usual = osthread.Hurry()
 		defer usual()
 	}
-	o.Plan.RootsElsewhere = len(o.Libraries) > 0
+	o.Plan.RootsElsewhere, o.Plan.Unwound = len(o.Libraries) > 0, unwound(pids)
+	if o.Plan.Unwound && o.LibraryCalls && o.Plan.Tracer != patch.Function && o.Logf != nil {
+		o.Logf("calls of libraries' functions are not recorded, as exceptions from there would not find the caller (%s); with -T function they are",
+			record.ReasonJumpsAway)
+	}
 	follow := o
 	follow.NoInherit = false
 	a := newExecuted(&follow)

@@ -7,6 +7,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path"
 	"strings"
@@ -66,17 +67,10 @@ func cancels(pid int) (string, error) {
 	if found {
 		return exe, nil
 	}
-	seen := map[string]bool{exe: true}
-	for line := range strings.Lines(string(maps)) {
-		f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 6)
-		if len(f) < 6 || !strings.Contains(f[1], "x") {
+	for file := range executableFiles(maps) {
+		if file == exe {
 			continue
 		}
-		file := strings.TrimSuffix(strings.TrimLeft(f[5], " "), " (deleted)")
-		if !path.IsAbs(file) || seen[file] {
-			continue
-		}
-		seen[file] = true
 		found, err = cancelsIn(dir+"/root"+file, false)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return "", fmt.Errorf("%s: %w", file, err)
@@ -86,6 +80,25 @@ func cancels(pid int) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// executableFiles yields the paths of the files of which mappings are executable, each once.
+func executableFiles(maps []byte) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		seen := make(map[string]bool)
+		for line := range strings.Lines(string(maps)) {
+			f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 6)
+			if len(f) < 6 || !strings.Contains(f[1], "x") {
+				continue
+			}
+			file := strings.TrimSuffix(strings.TrimLeft(f[5], " "), " (deleted)")
+			if path.IsAbs(file) && !seen[file] {
+				if seen[file] = true; !yield(file) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // cancelsIn tells whether an image cancels threads: it takes the function from the C library, or has it in itself.

@@ -4,12 +4,15 @@ package fentry_test
 
 import (
 	"context"
+	"fmt"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/patch"
 )
 
 // Exceptions that are thrown while a process is attached to and detached from are caught, whoever unwinds: libgcc_s, a copy
@@ -37,6 +40,60 @@ func TestAttachUnwinders(t *testing.T) {
 				t.Error(err)
 			}
 			r.end(t, 7, "right\n")
+		})
+	}
+}
+
+// Exceptions pass, and destructors of threads that are cancelled are called, where a function jumps to another image: in a
+// process that runs already it is left alone then, with the reason, as are calls of libraries' functions.
+func TestAttachJumpsAway(t *testing.T) {
+	library := filepath.Join(filepath.Dir(buildFile(t, "testdata/jumpsaway.cpp", "-DLIBRARY", "-shared", "-fPIC")), "attached")
+	for name, flags := range map[string][]string{
+		"stubs": nil, "no stubs": {"-fno-plt"}, "no tail calls": {"-fno-optimize-sibling-calls"}, "prepared": {"-fpatchable-function-entry=5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, buildFile(t, "testdata/jumpsaway.cpp", append(flags, library, "-Wl,-rpath,"+filepath.Dir(library))...))
+			o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data")}
+			attachUntil(t, r.cmd.Process.Pid, o, 100*time.Millisecond, "_Z4leafi")
+			var said []string
+			o.LibraryCalls, o.For = true, 100*time.Millisecond
+			o.Logf = func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+			if _, err := fentry.Attach(context.Background(), []int{r.cmd.Process.Pid}, o); err != nil || !strings.Contains(fmt.Sprint(said), "jumps-away") {
+				t.Errorf("calls of libraries: %v, %q", err, said)
+			}
+			// Entries alone are recorded of all of them.
+			o.For, o.Plan.Tracer = 0, patch.Function
+			functions := []string{"_Z4leafi", "_Z6directi", "_Z7pointerPFviEi"}
+			if name == "no tail calls" { // but for those that begin with a call
+				functions = functions[:1]
+			}
+			attachUntil(t, r.cmd.Process.Pid, o, 100*time.Millisecond, functions...)
+			r.end(t, 7, "right\n")
+		})
+	}
+}
+
+// So it is with functions that are added to a recording, of a program that was started, too.
+func TestAddedJumpsAway(t *testing.T) {
+	library := filepath.Join(filepath.Dir(buildFile(t, "testdata/jumpsaway.cpp", "-DLIBRARY", "-shared", "-fPIC")), "attached")
+	program := buildFile(t, "testdata/jumpsaway.cpp", library, "-Wl,-rpath,"+filepath.Dir(library))
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startControlledProgram(t, attached, ofFunctions(t, "main", "_Z*cancelsPv"), exec.Command(program, "pid"))
+			for _, name := range []string{"_Z6directi", "_Z5inneri", "_Z7pointerPFviEi", "_Z6eitheri", "_Z4waitPc"} {
+				if _, err := c.ask("set_ftrace_filter += " + name); err == nil || !strings.Contains(err.Error(), "no function matches") {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			for range 3 {
+				c.control("set_ftrace_filter += _Z4leafi")
+				time.Sleep(100 * time.Millisecond)
+				c.control("set_ftrace_filter -= _Z4leafi")
+			}
+			c.in.Close()
+			if got := c.line(); got != "right" {
+				t.Error(got)
+			}
 		})
 	}
 }

@@ -39,7 +39,7 @@ const (
 
 // findSites finds the sites of the program, or takes those of an earlier run.
 func (p *Program) findSites(o record.Options) (sites []record.Site, err error) {
-	key, named := o.FoundKey()
+	key, prepared := o.FoundKey()
 	w := &finding[record.Site]{
 		kind: sitesKind, limit: sitesLimit, key: key,
 		find: func() ([]record.Site, error) { return record.Find(p.File, o) },
@@ -51,8 +51,8 @@ func (p *Program) findSites(o record.Options) (sites []record.Site, err error) {
 			return record.AppendSites(nil, sites)
 		},
 	}
-	if named {
-		w.special, w.specialKey = record.Prepared, o.Named.Key()
+	if prepared != "" {
+		w.special, w.specialKey = record.Prepared, prepared
 	}
 	sites, p.Kept, err = w.in(p)
 	return sites, err
@@ -93,9 +93,8 @@ func (w *finding[T]) in(p *Program) (found []T, kept bool, err error) {
 	defer c.Close()
 	found, kept = w.get(p, c, key)
 	special := cache.Key(key, w.specialKey)
-	if kept && w.isSpecial(found) {
-		key = special
-		found, kept = w.get(p, c, key)
+	if w.special != nil && (!kept || w.special(found)) {
+		found, kept = w.get(p, c, special)
 	}
 	if kept {
 		return found, true, nil
@@ -104,7 +103,7 @@ func (w *finding[T]) in(p *Program) (found []T, kept bool, err error) {
 	if found, err = w.find(); err != nil || c == nil {
 		return found, false, err
 	}
-	if w.isSpecial(found) {
+	if w.special != nil && w.special(found) {
 		key = special
 	}
 	b := w.bytes(found)
@@ -126,8 +125,6 @@ func (w *finding[T]) in(p *Program) (found []T, kept bool, err error) {
 	}
 	return found, false, nil
 }
-
-func (w *finding[T]) isSpecial(found []T) bool { return w.special != nil && w.special(found) }
 
 // get takes what is kept.
 func (w *finding[T]) get(p *Program, c *cache.Cache, key string) (found []T, kept bool) {

@@ -20,8 +20,9 @@ import (
 // changed in .eh_frame: all entries are copied, and the table's are led to the copies in their place, four bytes each.
 // Nothing new can be in the table, as it does not become longer, so unwinders know neither thunks nor displaced
 // instructions. They never look for a thunk, because the rule that finds a caller behind one is in the function's own
-// entry; but they would look for a call that has been displaced. Functions with such a call at the beginning are left
-// alone.
+// entry; but they would look for a call that has been displaced, and for a thunk where its function has jumped to another
+// image, whose entries have no such rule. Functions with such a call at the beginning are left alone, and those that may
+// end by such a jump, where there are exceptions.
 
 // A caller is a machine that finds calls among instructions.
 type caller interface {
@@ -57,7 +58,8 @@ func (l *layout) cutAtPages(edits []arch.Edit) []arch.Edit {
 	return edits
 }
 
-// leaveUnwritable leaves functions alone that would displace a call, or whose jump would lie in two pages.
+// leaveUnwritable leaves functions alone that would displace a call, whose jump would lie in two pages, or whose thunk unwinders
+// would look for.
 func (l *layout) leaveUnwritable() error {
 	m, ok := l.p.m.(caller)
 	if !ok {
@@ -71,6 +73,8 @@ func (l *layout) leaveUnwritable() error {
 			fn.leave(record.ReasonCallMoves)
 		} else if fn.Action == Trace && fn.Len > 0 && l.p.inTwoPages(fn.Addr, fn.Len) {
 			fn.leave(record.ReasonTwoPages)
+		} else if fn.Action == Trace && l.p.Options.Unwound && !(cCode{o: &l.p.Options}).looks() && (fn.JumpsAway || fn.Kind == record.KindLibCall) {
+			fn.leave(record.ReasonJumpsAway)
 		}
 	}
 	return nil

@@ -35,6 +35,8 @@ type Options struct {
 	Syscalls bool
 	// Execs is whether it is asked where Go programs execute others, see [Syscalls], too.
 	Execs bool
+	// JumpsAway has it known of functions that compilers have prepared whether they jump to other images, too ([Site].JumpsAway).
+	JumpsAway bool
 	// GoRuntime includes the functions of Go's runtime itself.
 	GoRuntime bool
 	// XRayExits includes the exit sleds of xray_instr_map, as sites with the reason xray-exit.
@@ -66,6 +68,9 @@ func Find(f *elfio.File, o Options) ([]Site, error) {
 		return fd.goSites(g)
 	}
 	if err := fd.ordinary(); err != nil {
+		return nil, fmt.Errorf("finding sites: %w", err)
+	}
+	if err := fd.jumpsAway(); err != nil {
 		return nil, fmt.Errorf("finding sites: %w", err)
 	}
 	if err := fd.libraryCalls(); err != nil {

@@ -19,14 +19,19 @@ import (
 //
 // Numbers are varints, addresses distances from the one before, so a site takes about 20 bytes and its name.
 
-// FoundKey returns a text that differs between options with which [Find] finds different sites in an image, but for Symbols. If
-// named is true, so may options with the same text and other patterns in Named: where compilers have prepared functions of
-// the image ([Prepared]).
-func (o *Options) FoundKey() (key string, named bool) {
+// FoundKey returns a text that differs between options with which [Find] finds different sites in an image, but for Symbols.
+// Where compilers have prepared functions of the image ([Prepared]) what is found depends on prepared as well; "": it does not.
+func (o *Options) FoundKey() (key, prepared string) {
 	rest := *o
-	rest.Symbols, rest.Named, rest.Syscalls, rest.Execs = nil, nil, false, false
+	rest.Symbols, rest.Named, rest.Syscalls, rest.Execs, rest.JumpsAway = nil, nil, false, false, false
 	rest.LibraryCalls = o.LibraryCalls || o.Named.namesCalls()
-	return fmt.Sprintf("%+v", rest), o.Plain == PlainAuto && o.Named.hasNames()
+	if o.Plain == PlainAuto && o.Named.hasNames() {
+		prepared = "names " + o.Named.Key()
+	}
+	if o.JumpsAway {
+		prepared += " jumps"
+	}
+	return fmt.Sprintf("%+v", rest), prepared
 }
 
 // Prepared reports whether one of an image's sites is a compiler's, and can be traced.
@@ -72,7 +77,7 @@ func AppendSites(b []byte, sites []Site) []byte {
 			w.signed(c - at)
 			at = c
 		}
-		w.flags(s.Catches, s.Own, s.Untabled, s.Swaps, s.Moves != nil)
+		w.flags(s.Catches, s.Own, s.Untabled, s.Swaps, s.Moves != nil, s.JumpsAway)
 		if s.Moves != nil {
 			w.moves(s.Moves, s.Func)
 		}
@@ -119,7 +124,7 @@ func ReadSites(f *elfio.File, b []byte) ([]Site, error) {
 			}
 		}
 		moved := false
-		r.flags(&s.Catches, &s.Own, &s.Untabled, &s.Swaps, &moved)
+		r.flags(&s.Catches, &s.Own, &s.Untabled, &s.Swaps, &moved, &s.JumpsAway)
 		if moved {
 			s.Moves = r.moves(f, s.Func)
 		}

@@ -93,6 +93,23 @@ func (fd *finder) plain() error {
 	return nil
 }
 
+// jumpsAway notes which functions jump to other images.
+func (fd *finder) jumpsAway() error {
+	if !plain.Supported(fd.im.f) || fd.swept == nil && !(fd.o.JumpsAway && Prepared(fd.sites)) {
+		return nil
+	}
+	f, err := fd.sweep()
+	if err != nil {
+		return err
+	}
+	for i := range fd.sites {
+		s := &fd.sites[i]
+		k := fd.im.funcs.at(s.Func)
+		s.JumpsAway = k >= 0 && f.JumpsAway(k)
+	}
+	return nil
+}
+
 // unlistedFunctions adds the functions that nothing lists, and that code or data of the image tells of. It reports whether
 // there are any: then what is known of all code has to be found out again.
 func (fd *finder) unlistedFunctions(f *plain.Finder) bool {

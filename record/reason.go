@@ -25,6 +25,7 @@ const (
 	ReasonOutOfReach     Reason = "out-of-reach"
 	ReasonCallMoves      Reason = "call-moves"
 	ReasonTwoPages       Reason = "two-pages"
+	ReasonJumpsAway      Reason = "jumps-away"
 	ReasonNotAtEntry     Reason = "not-at-entry"
 	ReasonUnknownEntry   Reason = "unknown-entry"
 	ReasonJumpIntoSite   Reason = "jump-into-site"
@@ -121,6 +122,10 @@ func Reasons() []ReasonText {
 			"Only in a program that runs already (record -p): a jump in place of its first instructions would begin in one " +
 				"page of memory and end in another. These are not written at once, so the program could not go on if fentry " +
 				"was killed meanwhile."},
+		{ReasonJumpsAway,
+			"Only in a program that runs already (record -p) and has exceptions: the function may end by a jump to one of another " +
+				"image, or is a library's whose calls are recorded (--libcalls). Exceptions from there would not find its caller; " +
+				"with -T function it is recorded."},
 		{ReasonNotAtEntry, "The profiling call is not at the function's entry."},
 		{ReasonUnknownEntry,
 			"Where the function begins cannot be proven: the image has neither symbols nor unwind tables for it."},

@@ -29,6 +29,9 @@ type Site struct {
 	// Swaps: of [KindPlain]: the function copies a piece of its stack elsewhere, and another one in its place, as coroutines
 	// that share a stack have it done. Return addresses that have been replaced must be there again when it is called.
 	Swaps bool
+	// JumpsAway: the function may jump to another image, which has its return address then, so it must be one that unwinders
+	// understand there. Of functions that compilers have prepared it is known with [Options].JumpsAway.
+	JumpsAway bool
 
 	Kind  Kind   // what the compiler left at Addr
 	Ret   RetLoc // where the caller's return address is when execution reaches Addr

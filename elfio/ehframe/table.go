@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"iter"
+	"slices"
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/internal/raw"
@@ -261,4 +262,10 @@ func (u *usualFDEs) read(a *area, pos uint64) (d FDE, next uint64, ok bool) {
 	next = pos + 4 + uint64(length)
 	d.Instructions = a.data[pos+17+uint64(n) : next : next]
 	return d, next, true
+}
+
+// HasPersonality reports whether any entry names a personality routine: unwinders do something in functions of the image, other
+// than to pass through.
+func (t *Table) HasPersonality() bool {
+	return slices.ContainsFunc(t.cies, func(u usualFDEs) bool { return u.cie.personality != 0 })
 }

@@ -92,7 +92,14 @@ func (s *amd64Sweep) inst(d *decoder, in amd64.Inst, raw []byte, pc uint64) {
 	}
 	switch in.Op {
 	case amd64.JmpInd:
-		if in.PCRel == amd64.PCRelNone {
+		switch entry := !known || (amd64Machine{}).atEntry(row); {
+		case in.PCRel != amd64.PCRelNone:
+			d.facts |= jumpsAway
+		case entry && d.facts&mayJumpAway != 0: // one of two
+			d.facts |= dispatches | jumpsAway
+		case entry && raw[0] != notrack:
+			d.facts |= dispatches | mayJumpAway
+		default:
 			d.facts |= dispatches
 		}
 	case amd64.Ret:
@@ -123,6 +130,9 @@ func (s *amd64Sweep) inst(d *decoder, in amd64.Inst, raw []byte, pc uint64) {
 		}
 	}
 }
+
+// notrack is the prefix of jumps that need not go to a landing pad: those by jump tables.
+const notrack = 0x3e
 
 func lea(in amd64.Inst) bool { return legacy(in) && in.Opcode == 0x8d }
 

@@ -46,6 +46,8 @@ const (
 	joined                        // jumped to with a frame that is not as callers leave it
 	followed                      // has no unwind entry, and is understood without
 	swapsStack                    // copies a piece of its stack elsewhere, and another one in its place
+	jumpsAway                     // may jump to another image, with its return address where it was
+	mayJumpAway                   // likewise, unless that is by a jump table
 )
 
 // note is what a unit has found out about an address that is not its own.
@@ -183,33 +185,58 @@ func (f *Finder) flagResults() {
 	}
 }
 
+// passedOn are the facts that functions have of those that they jump to.
+const passedOn = usesCaller | forks | jumpsAway
+
 // passOn has functions that jump to one which uses its return address use theirs, as it is the same one.
 func (f *Finder) passOn() {
+	f.jumpAway()
 	jumps := f.jumpsOut
 	slices.SortFunc(jumps, func(a, b jumpOut) int { return cmp.Compare(a.to, b.to) })
 	var todo []int
 	for k, facts := range f.facts {
-		if facts&(usesCaller|forks) != 0 {
+		if facts&passedOn != 0 {
 			todo = append(todo, k)
 		}
 	}
 	for len(todo) > 0 {
 		k := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
+		pass := f.facts[k] & passedOn
 		if f.facts[k]&swapsStack != 0 {
-			continue
+			pass &= jumpsAway
 		}
 		at, end := f.funcs[k].Addr, f.end(k)
 		for i := sort.Search(len(jumps), func(i int) bool { return jumps[i].to >= at }); i < len(jumps) && jumps[i].to < end; i++ {
 			from := int(jumps[i].from)
 			had := f.facts[from]
-			if f.facts[from] |= f.facts[k] & (usesCaller | forks); f.facts[from] != had {
+			if f.facts[from] |= pass; f.facts[from] != had {
 				todo = append(todo, from)
 			}
 		}
 	}
 	f.jumpsOut = nil
 }
+
+// jumpAway notes the functions that jump to what is none of the image's: through linkers' stubs, or to an address from memory or
+// a register, if that is not from a jump table.
+func (f *Finder) jumpAway() {
+	text := *f.text
+	for _, j := range f.jumpsOut {
+		k, r := f.containing(j.to), text.Region(j.to)
+		if k < 0 || j.to >= f.end(k) || r == nil || together(r.Name) {
+			f.facts[j.from] |= jumpsAway
+		}
+	}
+	for k := range f.facts {
+		if f.facts[k]&mayJumpAway != 0 && f.marks.any(f.funcs[k].Addr, f.end(k))&tableEntry == 0 {
+			f.facts[k] |= jumpsAway
+		}
+	}
+}
+
+// JumpsAway reports whether function i may jump to another image: its return address is that of what it jumps to then.
+func (f *Finder) JumpsAway(i int) bool { return f.decoded && f.facts[i]&jumpsAway != 0 }
 
 // decoder is what a sweeper tells what it finds, unit by unit.
 type decoder struct {

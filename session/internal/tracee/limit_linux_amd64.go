@@ -383,7 +383,6 @@ func (r *Runtime) whileStopped(do func() error) error {
 		return err
 	}
 	defer ts.close()
-	ts.options &^= unix.PTRACE_O_SUSPEND_SECCOMP
 	return ts.within(false, do)
 }
 

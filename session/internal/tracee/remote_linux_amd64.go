@@ -64,6 +64,9 @@ func (ts *threads) remote(ms []mapping) (*remote, error) {
 	if r.t == nil {
 		return nil, errBusy
 	}
+	if err := r.t.exempt(); err != nil {
+		return nil, err
+	}
 	if err := r.t.signalMask(ptraceGetSigmask, &r.mask); err != nil {
 		return nil, err
 	}
@@ -387,6 +390,9 @@ func (r *remote) end() error {
 	}
 	if err == nil {
 		err = r.back.erase()
+	}
+	if ferr := r.t.subject(); err == nil {
+		err = ferr
 	}
 	return err
 }

@@ -11,7 +11,8 @@ import (
 // Processes whose system calls are filtered.
 //
 // The calls that a thread is made to make pass filters by, for a recorder that may ask for that
-// (PTRACE_O_SUSPEND_SECCOMP). Those that the runtime makes afterwards do not: it lives with calls that fail, but a filter
+// (PTRACE_O_SUSPEND_SECCOMP). That is asked for while the thread is stopped, and not any more when it goes on by itself: its
+// own calls are filtered, and so are those of all others. Those that the runtime makes afterwards do not: it lives with calls that fail, but a filter
 // can end the process instead, or send a signal. So the filters are read, and asked about each of these calls before
 // anything is changed.
 
@@ -34,6 +35,30 @@ var runtimeCalls = []struct {
 	{"gettid", unix.SYS_GETTID, [6]uint64{}},
 	{"getpid", unix.SYS_GETPID, [6]uint64{}},
 	{"tgkill", unix.SYS_TGKILL, [6]uint64{1, 1}},
+}
+
+// exempt has the system calls of a stopped thread, which is to make some, pass filters by. Only root may do that. What filters
+// this process may be what filters that one.
+func (t *thread) exempt() error {
+	err := t.options(unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_SUSPEND_SECCOMP)
+	if err == unix.EPERM {
+		if err = nil; seccomp(fmt.Sprintf("/proc/%d", t.pid)) && !seccomp("/proc/thread-self") {
+			err = errFiltered
+		}
+	}
+	return err
+}
+
+// subject has them be filtered again.
+func (t *thread) subject() error { return t.options(unix.PTRACE_O_TRACESYSGOOD) }
+
+// options sets ptrace's options of a stopped thread.
+func (t *thread) options(o int) error {
+	err := ptrace(unix.PTRACE_SETOPTIONS, t.pid, o)
+	if err == unix.ESRCH {
+		err = ErrEnded
+	}
+	return err
 }
 
 // seccomp tells whether a thread's system calls are filtered.

@@ -51,7 +51,6 @@ type threads struct {
 	asked    map[int]bool // those that have been asked to stop and have not yet
 	// children are open files that tell whether threads have children: to open them takes longer than the look.
 	children map[int]uintptr
-	options  uintptr
 	unfit    func(*thread) bool // tells those that no calls are made in the name of; nil: none
 	since    time.Time
 	longest  time.Duration // for which one was stopped, or all
@@ -95,7 +94,7 @@ func openThreads(pid int) (*threads, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &threads{pid: pid, aux: aux, mem: mem, options: unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_SUSPEND_SECCOMP}, nil
+	return &threads{pid: pid, aux: aux, mem: mem}, nil
 }
 
 // threads are those of the process, as long as it runs the program that it ran when the tracer was found in it. The memory of
@@ -337,14 +336,7 @@ func (ts *threads) releaseLast() {
 func (ts *threads) seize(tid int) (ok bool, err error) {
 	dir := fmt.Sprintf("/proc/%d/task/%d", ts.pid, tid)
 	for range 2 { // who traced it can have ended before anybody knew
-		err = ptrace(unix.PTRACE_SEIZE, tid, int(ts.options))
-		if err == unix.EPERM {
-			// Only root may put filters off. What filters this process may be what filters that one.
-			if seccomp(dir) && !seccomp("/proc/thread-self") {
-				return false, errFiltered
-			}
-			err = ptrace(unix.PTRACE_SEIZE, tid, int(ts.options&^unix.PTRACE_O_SUSPEND_SECCOMP))
-		}
+		err = ptrace(unix.PTRACE_SEIZE, tid, unix.PTRACE_O_TRACESYSGOOD)
 		if err != unix.EPERM || tracedBy(dir) != nil {
 			break
 		}
@@ -610,12 +602,13 @@ func (t *thread) release() {
 	_ = ptrace(unix.PTRACE_DETACH, t.pid, 0)
 }
 
-// restartable are system calls that say EINTR when they are interrupted, even if no signal is handled.
+// restartable are system calls that say EINTR when they are interrupted, even if no signal is handled, and have done nothing then.
 var restartable = []uint64{
 	unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP,
 	unix.SYS_RT_SIGTIMEDWAIT, unix.SYS_IO_GETEVENTS, unix.SYS_IO_PGETEVENTS, unix.SYS_RECVFROM, unix.SYS_RECVMSG,
 	unix.SYS_RECVMMSG, unix.SYS_READ, unix.SYS_READV, unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_WRITE,
-	unix.SYS_WRITEV, unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_CONNECT,
+	unix.SYS_WRITEV, unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_CONNECT, unix.SYS_SENDMMSG, unix.SYS_PREADV2,
+	unix.SYS_PWRITEV2, unix.SYS_SENDFILE, unix.SYS_SPLICE, unix.SYS_IO_URING_ENTER,
 }
 
 // restart has a system call made again that would say EINTR because of the stop: the kernel does so at ERESTARTNOHAND,
