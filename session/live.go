@@ -47,6 +47,14 @@ func frequency(stated uint64, since trace.ClockPair) float64 {
 // ErrOver is returned by methods of Live when the session has ended.
 var ErrOver = errors.New("the recording has ended")
 
+// AtEnd has a function called when the processes have ended, or the recording is to: before that does, so that whoever looks at it
+// can come for the last. It is called once, and the recording waits for it.
+func (l *Live) AtEnd(do func()) {
+	l.s.setting.mu.Lock()
+	defer l.s.setting.mu.Unlock()
+	l.s.atEnd = do
+}
+
 // Images are those whose functions can be switched, by id.
 func (l *Live) Images() []trace.ImageID { return slices.Sorted(maps.Keys(l.s.switchable())) }
 

@@ -29,6 +29,8 @@ import (
 
 // session is one run.
 type session struct {
+	atEnd func() // Live.AtEnd; with setting.mu
+
 	o      Options
 	dir    *tracedir.Dir
 	pool   *pool.Pool // nil in profile mode
@@ -289,6 +291,7 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 	if s.o.Hurry {
 		defer osthread.Hurry()()
 	}
+	s.lookLast()
 	s.end.winding.Store(true)
 	s.follow.end()
 	s.closeDoor()
@@ -325,6 +328,18 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 		s.dir.Commit() // a program that it started was traced, or it is to be kept after all
 	}
 	s.endInfo()
+}
+
+// lookLast lets whoever looks at a recording come for the last of it.
+func (s *session) lookLast() {
+	s.setting.mu.Lock()
+	do := s.atEnd
+	s.setting.mu.Unlock()
+	if do == nil || s.pool == nil || s.pool.Mem == nil {
+		return
+	}
+	s.work() // it was stopped to see whether anybody was left
+	s.interruptible(do)
 }
 
 // work starts what runs beside the program.

@@ -39,6 +39,9 @@ type FS struct {
 	failed       string                 // why the last dump, or snapshot, could not be made
 	news         uint64                 // counts what may have made something to show; see hear
 	polled       map[*pipe]bool         // those that somebody polls and in which there is nothing
+	pipes        map[*pipe]bool         // those that are open
+	last         bool                   // nothing comes any more
+	taken        uint64                 // counts what was taken from pipes
 
 	stop chan struct{}
 }
@@ -53,7 +56,7 @@ func newFS(t Target) (*FS, error) {
 	fs := &FS{
 		target: t, functions: &functions{all: t.Functions()}, images: make(map[trace.ImageID]bool), below: make(map[string]*instance),
 		cpus: make(map[taskID]int), comms: make(map[int]string), scanned: make(map[taskID]place), stop: make(chan struct{}),
-		news: 1, polled: make(map[*pipe]bool),
+		news: 1, polled: make(map[*pipe]bool), pipes: make(map[*pipe]bool),
 	}
 	fs.events = noEvents
 	if s, ok := t.(Syscaller); ok {

@@ -63,6 +63,10 @@ func (m *Mounted) Wait() {
 // end ends what waits.
 func (m *Mounted) end() { m.once.Do(func() { close(m.fs.stop) }) }
 
+// Rest is called when nothing is recorded any more, and before the target ends. It returns when all readers of trace_pipe have
+// what there is, or have not come for it for so long.
+func (m *Mounted) Rest(patience time.Duration) { m.fs.rest(patience) }
+
 // Unmount unmounts it: readers that wait get the end of the file. Files that stay open can be used until they are closed.
 // It waits a second, at most, for the console to take what is there for it.
 func (m *Mounted) Unmount() error {

@@ -65,6 +65,7 @@ func serveTracefs(pid int, dir, tmp string) error {
 				l.End()
 				return
 			}
+			l.AtEnd(func() { m.Rest(time.Second) })
 			fmt.Println("ready")
 			go func() {
 				_, _ = io.Copy(io.Discard, os.Stdin)
@@ -660,6 +661,35 @@ func TestEnd(t *testing.T) {
 	m.programIn.Close()
 	if err := <-got; err != nil {
 		t.Errorf("trace_pipe ends with %v", err)
+	}
+}
+
+// TestRest: who reads trace_pipe gets what the process has done last, and others who have it open do not keep it.
+func TestRest(t *testing.T) {
+	m := mount(t)
+	m.write("set_ftrace_filter", "kernel_halt")
+	m.write("current_tracer", "function")
+	var pipes [2]*os.File
+	for i := range pipes {
+		var err error
+		if pipes[i], err = os.Open(filepath.Join(m.dir, "trace_pipe")); err != nil {
+			t.Fatal(err)
+		}
+		defer pipes[i].Close()
+	}
+	type result struct {
+		text []byte
+		err  error
+	}
+	got := make(chan result)
+	go func() {
+		b, err := io.ReadAll(pipes[0])
+		got <- result{b, err}
+	}()
+	time.Sleep(50 * time.Millisecond)
+	m.programIn.Close()
+	if r := <-got; r.err != nil || bytes.Count(r.text, []byte("kernel_halt <-")) != 3000 {
+		t.Errorf("%d of 3000 calls, %v", bytes.Count(r.text, []byte("kernel_halt <-")), r.err)
 	}
 }
 

@@ -32,7 +32,11 @@ const (
 )
 
 func openPipe(in *instance, cpu int, _ uint32) handle {
-	return &pipe{in: in, cpu: cpu, most: pipeFirst}
+	p := &pipe{in: in, cpu: cpu, most: pipeFirst}
+	in.fs.mu.Lock()
+	defer in.fs.mu.Unlock()
+	in.fs.pipes[p] = true
+	return p
 }
 
 // read waits until there is something.
@@ -60,9 +64,13 @@ func (p *pipe) read(ctx context.Context, _ int64, size int, wait bool) ([]byte, 
 func (p *pipe) take(size int) ([]byte, error) {
 	p.in.fs.mu.Lock()
 	defer p.in.fs.mu.Unlock()
+	p.in.fs.taken++
 	if len(p.text) == 0 {
 		if err := p.fill(); err != nil || p.ended {
 			return nil, err
+		}
+		if p.ended = len(p.text) == 0 && p.in.fs.last; p.ended {
+			return nil, nil
 		}
 	}
 	if len(p.text) == 0 && p.wake != nil { // they were told that there was something, or will be
@@ -130,7 +138,7 @@ func (p *pipe) ready(news uint64, open func() (*trace.Trace, error)) uint32 {
 	switch {
 	case len(p.text) > 0:
 		return fuse.Readable
-	case p.in.gone:
+	case p.in.gone || p.in.fs.last:
 		return fuse.Readable | fuse.Ended
 	case news == p.nothing:
 		return 0
@@ -171,6 +179,37 @@ func (p *pipe) close() {
 	p.in.fs.mu.Lock()
 	defer p.in.fs.mu.Unlock()
 	delete(p.in.fs.polled, p)
+	delete(p.in.fs.pipes, p)
+}
+
+// rest lets readers take what there is, when nothing comes any more, as long as they come for it. Whoever has all gets the end of
+// the file.
+func (fs *FS) rest(patience time.Duration) {
+	seen, since := uint64(0), time.Now()
+	for {
+		fs.mu.Lock()
+		fs.last = true
+		open := false
+		for p := range fs.pipes {
+			open = open || !p.ended
+		}
+		taken, wake := fs.taken, fs.tell()
+		fs.mu.Unlock()
+		for _, wake := range wake {
+			wake()
+		}
+		if taken != seen {
+			seen, since = taken, time.Now()
+		}
+		if !open || time.Since(since) > patience {
+			return
+		}
+		select {
+		case <-fs.stop: // it is not mounted any more
+			return
+		case <-time.After(tick / 10):
+		}
+	}
 }
 
 // hear returns a number that is another one if there may be something to show that was not there before.

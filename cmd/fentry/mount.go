@@ -63,6 +63,9 @@ fusermount3. Only the user who mounts it can use the files.`,
 	return cmd
 }
 
+// restPatience is how long readers of trace_pipe are waited for, when the process has ended, that do not come for the last.
+const restPatience = time.Second
+
 func (c *mountCmd) run(a *app, cmd *cobra.Command, process, dir string) error {
 	buffer, err := parseSize(c.buffer)
 	if err != nil {
@@ -112,6 +115,7 @@ func (c *mountCmd) run(a *app, cmd *cobra.Command, process, dir string) error {
 				l.End()
 				return
 			}
+			l.AtEnd(func() { mounted.Rest(restPatience) })
 			a.notef("fentry: process %d is in %s", pids[0], dir)
 			go func() {
 				mounted.Wait()

@@ -23,6 +23,7 @@ FUNCTION(schedule)
 FUNCTION(schedule_idle)
 FUNCTION(sys_read)
 FUNCTION(Sys_write)
+FUNCTION(kernel_halt)
 CALLER(kernel_clone, mutex_unlock())
 CALLER(do_execveat, kernel_clone())
 CALLER(everything, schedule(); raw_spin_lock(); do_execveat(); scheduler_tick(); sys_read(); Sys_write();
@@ -49,8 +50,11 @@ int main(int argc, char **argv)
     for (;;) {
         while (poll(&in, 1, 1) == 0)
             everything();
-        if (read(0, &c, 1) != 1)
+        if (read(0, &c, 1) != 1) {
+            for (int i = 0; i < 3000; i++)
+                kernel_halt();
             return 0;
+        }
         if (c == 'l' && !module)
             module = dlopen(argv[1], RTLD_NOW);
         else if (c == 'u' && module && dlclose(module) == 0)
