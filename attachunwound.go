@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/fentry-dev/fentry/elfio"
-	"github.com/fentry-dev/fentry/elfio/ehframe"
 	"github.com/fentry-dev/fentry/internal/safefile"
+	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session"
 )
 
@@ -44,9 +44,8 @@ func unwound(pids []int) bool {
 		defer exe.Close()
 		has := true
 		_ = withImage(exe, func(f *elfio.File) error {
-			t, err := ehframe.Read(f)
-			has = err != nil || t.HasPersonality() // it can have an unwinder in it
-			return err
+			has = patch.Catches(f) // it can have an unwinder in it
+			return nil
 		})
 		return has
 	})

@@ -406,3 +406,10 @@ func (l *layout) hide(fdes iter.Seq[*ehframe.FDE]) bool {
 	}
 	return true
 }
+
+// Catches reports whether exceptions can be caught, or destructors called, in functions of an image: an entry names a personality
+// routine. If its entries cannot be read, they can.
+func Catches(f *elfio.File) bool {
+	t, err := ehframe.Read(f)
+	return err != nil || t.HasPersonality()
+}
