@@ -43,6 +43,9 @@ func (c *recordCmd) runAttached(a *app, o fentry.Options) error {
 		return nil
 	}
 	c.summary(a, &res.Result)
+	if res.WriteError != nil { // which has been told
+		return &exitError{Code: exitFailed}
+	}
 	return nil
 }
 
