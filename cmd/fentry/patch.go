@@ -46,6 +46,7 @@ type traceFlags struct {
 	slow                   []string // triggers of other flags
 	stackAt                string
 	nothing                bool // -F none is meant so, without system calls
+	told                   bool // which patterns match nothing
 	captureFlags
 }
 
@@ -227,6 +228,17 @@ func syscallSets(cmd *cobra.Command, flag, value string, to *patch.SyscallSets) 
 		return usagef(cmd, "%s: %q leaves no system call", flag, value)
 	}
 	return nil
+}
+
+// tellUnmatched has a run tell which patterns match nothing before the program begins, if that is known then. Else (told) it is to
+// be told when it is over.
+func (t *traceFlags) tellUnmatched(a *app, o *fentry.Options) {
+	if plan := o.Plan; len(o.Libraries) == 0 && !t.choosesImages(&plan) {
+		o.Chosen = func() {
+			t.told = true
+			t.unmatched(a, &plan)
+		}
+	}
 }
 
 // unmatched tells which patterns have matched nothing.

@@ -54,8 +54,6 @@ type recordCmd struct {
 	usual     func() // ends the hurry before processes are attached to
 	forTime   time.Duration
 	control   string
-
-	told bool // which patterns match nothing
 }
 
 func newRecordCmd(a *app) *cobra.Command {
@@ -267,12 +265,7 @@ func (c *recordCmd) run(a *app, cmd *cobra.Command, args []string) error {
 	}
 	o.Preparing = a.preparing()
 	o.Info = trace.Info{Writer: "fentry " + version, Options: given(cmd)}
-	if len(c.library) == 0 && !c.choosesImages(&opts) {
-		o.Chosen = func() {
-			c.told = true
-			c.unmatched(a, &opts)
-		}
-	}
+	c.tellUnmatched(a, &o)
 	if len(c.library) == 0 && o.Plan.Without != nil {
 		o.Planned = func(p *patch.Plan) { checkLeftOut(a, p, c.overhead.file) }
 	}

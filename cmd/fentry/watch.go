@@ -34,8 +34,6 @@ type watchFlags struct {
 	forTime   time.Duration
 	noInherit bool
 	demangle  demangleFlag
-
-	told bool // which patterns match nothing
 }
 
 // add adds them; short is the letter of --buffer.
@@ -159,12 +157,7 @@ func (c *watchFlags) recordOptions(a *app, cmd *cobra.Command) (o fentry.Options
 	if o.Buffer, err = parseSize(c.buffer); err != nil {
 		return o, usagef(cmd, "--buffer: %v", err)
 	}
-	if len(c.library) == 0 && !c.choosesImages(&o.Plan) {
-		o.Chosen = func() {
-			c.told = true
-			c.unmatched(a, &o.Plan)
-		}
-	}
+	c.tellUnmatched(a, &o)
 	o.Info = trace.Info{Writer: "fentry " + version}
 	return o, nil
 }
