@@ -75,10 +75,8 @@ type planned struct {
 	program *Program
 	plan    *patch.Plan   // nil: there is none
 	memory  *patch.Memory // nil: it runs as it is
-	hits    hits
-
-	captured aboutCaptured
-	untyped  bool // types of functions are not known that are wanted
+	noted
+	untyped bool // types of functions are not known that are wanted
 }
 
 // newExecuted returns nil if programs are not to be followed.
@@ -267,12 +265,11 @@ func (e *executed) plan(made *planned, at uint64) (err error) {
 		o.Syscalls = &p.Syscalls
 	}
 	o.Execs = p.tellingExecs()
-	capturing, captured := e.capturing.apart()
-	made.untyped = !capturing.plan(p, &o)
-	made.captured = captured()
-	back := apart(&o)
-	made.plan, err = patch.New(p.File, p.Sites, o)
-	if made.hits = back(); !errors.Is(err, patch.ErrNoSites) {
+	var typed bool
+	made.plan, made.noted, typed, err = planNoted(e.capturing, p, &o, func() (*patch.Plan, error) {
+		return patch.New(p.File, p.Sites, o)
+	})
+	if made.untyped = !typed; !errors.Is(err, patch.ErrNoSites) {
 		return err
 	}
 	if p.Untraced != "" {

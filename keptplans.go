@@ -68,8 +68,31 @@ type aboutPlan struct {
 	Names      aboutNames
 	Untraced   string // why none is
 	Loader     string // the path of the dynamic loader; "": it has none
-	Hits       hits
-	Captured   aboutCaptured
+	noted
+}
+
+// noted is what planning finds out of patterns, for people, beside the plan.
+type noted struct {
+	Hits     hits
+	Captured aboutCaptured
+}
+
+// tell has the patterns of options, and of what is captured, which are the same, know it, and says again what was said.
+func (n *noted) tell(o *patch.Options, c *capturing) {
+	n.Hits.tell(o)
+	c.again(&n.Captured)
+}
+
+// planNoted decides what is captured in a program, and plans that by its options, which it changes. typed is as what
+// capturing.plan returns.
+func planNoted(c *capturing, p *Program, o *patch.Options, by func() (*patch.Plan, error)) (plan *patch.Plan, n noted, typed bool, err error) {
+	own, captured := c.apart()
+	typed = own.plan(p, o)
+	n.Captured = captured()
+	back := apart(o)
+	plan, err = by()
+	n.Hits = back()
+	return plan, n, typed, err
 }
 
 // hits are the patterns of a plan that have matched functions of its program ([record.Filter.Hits]).
@@ -198,8 +221,7 @@ func (k *plans) use(p *keptPlan, path string, exe *os.File, st *unix.Stat_t) boo
 			return false
 		}
 	}
-	p.about.Hits.tell(&k.plan)
-	k.capturing.again(&p.about.Captured)
+	p.about.tell(&k.plan, k.capturing)
 	return true
 }
 
@@ -240,8 +262,8 @@ func (k *plans) put(made *planned, st *unix.Stat_t, why error) (code string) {
 		return "" // it was made in another way
 	}
 	about := aboutPlan{
-		Image: plan.ImageID, Traced: plan.Traced(), LoadsSwaps: p.loadsSwaps(), Names: aboutTable(p.table), Hits: made.hits,
-		Loader: p.loader(), Captured: made.captured,
+		Image: plan.ImageID, Traced: plan.Traced(), LoadsSwaps: p.loadsSwaps(), Names: aboutTable(p.table),
+		Loader: p.loader(), noted: made.noted,
 	}
 	if why != nil {
 		about.Untraced = why.Error()

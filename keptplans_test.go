@@ -365,10 +365,20 @@ func TestKeptChosen(t *testing.T) {
 			plans := newPlans(&o, capturing)
 			p, kept := plans.openKept(tt.path)
 			if p != nil {
+				// Who wants more of it gets the plan as it was made, with what is captured.
+				r := run{p: p, o: o, plans: plans, kept: kept, capturing: capturing}
+				r.o.Plan.Path = tt.path
+				if _, err := r.memory("/pool"); err != nil {
+					t.Fatal(err)
+				}
+				tab, err := r.names(trace.ImageID(kept.about.Image))
+				if captured := tt.spec == "main"; err != nil || tab == nil || captured != (len(tab.Captures) > 0) {
+					t.Errorf("%s of %s: planned again: %+v, %v", tt.spec, tt.path, tab, err)
+				}
 				p.Close()
 			}
 			plans.close()
-			o.Captured = new(Captured)
+			o.Captured, lines = new(Captured), nil
 			if _, err := Run(context.Background(), exec.Command(tt.path), o); err != nil {
 				t.Fatal(err)
 			}

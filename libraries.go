@@ -95,8 +95,7 @@ type about struct {
 	Untraced   string // why there is no copy
 	Unselected bool   // that is because no pattern matches a function
 	Empty      bool   // that is because no function in it can be traced
-	Hits       hits
-	Captured   aboutCaptured
+	noted
 }
 
 // cacheKind is the kind of the cache's entries that are patched libraries.
@@ -328,8 +327,7 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 	var err error
 	if lib.copied, err = l.cache.Get(cacheKind, key, &lib.about); err == nil {
 		lib.Kept, lib.key = true, key
-		lib.about.Hits.tell(&l.plan)
-		capturing.again(&lib.about.Captured)
+		lib.about.tell(&l.plan, capturing)
 		return nil
 	}
 	l.prepares(lib.Path)

@@ -89,12 +89,8 @@ func planLibrary(f *os.File, path string, l *libraries, o *patch.Options, find r
 	if p.Syscalls != nil {
 		o.Syscalls = &p.Syscalls
 	}
-	own, captured := capturing.apart()
-	im.untyped = !own.plan(p, o)
-	im.about.Captured = captured()
-	back := apart(o)
-	plan, err := patch.New(p.File, p.Sites, *o)
-	im.about.Hits = back()
+	plan, noted, typed, err := planNoted(capturing, p, o, func() (*patch.Plan, error) { return patch.New(p.File, p.Sites, *o) })
+	im.about.noted, im.untyped = noted, !typed
 	if err != nil {
 		// It will not be otherwise the next time.
 		im.about.Untraced = err.Error()

@@ -430,23 +430,24 @@ func (r *run) planned() bool {
 
 // plan plans tracing the program in a session.
 func (r *run) plan(t patch.Target, pool string) error {
+	if err := r.p.whole(); err != nil { // captures are decided by what is found
+		return mapped.Named(r.p.Path, err)
+	}
 	o := r.o.Plan
 	o.Target, o.Session = t, pool
 	if r.executed != nil {
 		o.Execs = r.p.tellingExecs()
 	}
-	made := planned{program: r.p}
-	capturing, captured := r.capturing.apart()
-	if err := mapped.Guard(func() error { made.untyped = !capturing.plan(r.p, &o); return nil }); err != nil {
-		return mapped.Named(r.p.Path, err)
-	}
-	made.captured = captured()
-	back := apart(&o)
-	plan, err := r.p.Plan(o)
-	made.hits = back()
+	var plan *patch.Plan
+	made, typed := planned{program: r.p}, false
+	err := mapped.Guard(func() (err error) {
+		plan, made.noted, typed, err = planNoted(r.capturing, r.p, &o, func() (*patch.Plan, error) { return r.p.Plan(o) })
+		return err
+	})
 	if err != nil {
 		return err
 	}
+	made.untyped = !typed
 	r.main, made.plan = plan, plan
 	r.as = made
 	return nil
