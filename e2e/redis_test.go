@@ -29,15 +29,24 @@ func freePortIn(t testing.TB, from, to int) string {
 	t.Helper()
 	for range 1000 {
 		port := fmt.Sprint(from + rand.IntN(to-from))
-		l, err := net.Listen("tcp", "127.0.0.1:"+port)
-		if err != nil {
-			continue
+		if canListen(port) {
+			return port
 		}
-		l.Close()
-		return port
 	}
 	t.Fatal("no port is free")
 	return ""
+}
+
+// canListen says whether a port is free. No process is begun meanwhile: until it executes its program it would have the
+// listening socket as well, at which the server that is to have the port fails, while clients are connected.
+func canListen(port string) bool {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	l, err := net.Listen("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
 }
 
 // A server is a running redis-server.
