@@ -77,7 +77,7 @@ var largePrograms = []struct {
 		return symbols.out.String() + strings.ReplaceAll(check.out.String(), dir, "")
 	}},
 	{"github.com/caddyserver/caddy/v2/cmd/caddy", "v2.10.0", func(t *testing.T, dir string, start func(...string) *largeRun) string {
-		addr := freeAddr(t)
+		addr := "127.0.0.1:" + testtool.FreePort(t)
 		writeFiles(t, dir, map[string]string{
 			"Caddyfile":   "{\n\tadmin off\n\tauto_https off\n}\nhttp://" + addr + " {\n\troot * site\n\ttemplates\n\tencode gzip\n\tfile_server browse\n}\n",
 			"site/a.html": "<p>{{ 1 | add 2 }} {{ .Req.Method }}</p>\n", "site/b/c.txt": strings.Repeat("text ", 5000),
@@ -92,7 +92,7 @@ var largePrograms = []struct {
 		return regexp.MustCompile(`(?m)^(Date|Last-Modified|Etag): .*$`).ReplaceAllString(said, "$1")
 	}},
 	{"github.com/nats-io/nats-server/v2", "v2.11.4", func(t *testing.T, dir string, start func(...string) *largeRun) string {
-		addr := freeAddr(t)
+		addr := "127.0.0.1:" + testtool.FreePort(t)
 		_, port, _ := net.SplitHostPort(addr)
 		server := start("-a", "127.0.0.1", "-p", port)
 		said := request(t, addr, "CONNECT {\"verbose\":false}\r\nSUB a.* 1\r\n"+strings.Repeat("PUB a.b 5\r\nhello\r\n", 1000)+"PING\r\n", "PONG")
@@ -207,17 +207,6 @@ func startLarge(t *testing.T, command string, traced bool, dir, prog string, arg
 	}
 	r.interrupt = func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) } // as ^C does
 	return r
-}
-
-// freeAddr is an address that nobody listens at.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // request sends text to a server as soon as there is one, and returns what that says, up to a line that begins with end, or

@@ -17,38 +17,6 @@ import (
 	"github.com/fentry-dev/fentry/internal/testtool"
 )
 
-// freePort is a TCP port of 127.0.0.1 nobody listens on right now. It is not one of those that the kernel chooses: of these
-// it could be somebody's connection's before a server listens. Nor is it one of those of Redis's own tests, whose servers come
-// and go: these are from 9000 on, and of clusters 10000 above.
-func freePort(t testing.TB) string {
-	t.Helper()
-	return freePortIn(t, 23000, 32000)
-}
-
-func freePortIn(t testing.TB, from, to int) string {
-	t.Helper()
-	for range 1000 {
-		port := fmt.Sprint(from + rand.IntN(to-from))
-		if canListen(port) {
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
-// canListen says whether a port is free. No process is begun meanwhile: until it executes its program it would have the
-// listening socket as well, at which the server that is to have the port fails, while clients are connected.
-func canListen(port string) bool {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	l, err := net.Listen("tcp", "127.0.0.1:"+port)
-	if err != nil {
-		return false
-	}
-	return l.Close() == nil
-}
-
 // A server is a running redis-server.
 type server struct {
 	cmd      *exec.Cmd
@@ -61,7 +29,7 @@ type server struct {
 
 func startServer(t testing.TB, b corpus.Built, argv []string, env ...string) *server {
 	t.Helper()
-	s := &server{port: freePort(t), dir: t.TempDir(), cli: filepath.Join(b.Dir, "src", "redis-cli"), ended: make(chan struct{})}
+	s := &server{port: testtool.FreePort(t), dir: t.TempDir(), cli: filepath.Join(b.Dir, "src", "redis-cli"), ended: make(chan struct{})}
 	argv = append(argv, "--port", s.port, "--bind", "127.0.0.1", "--save", "", "--dir", s.dir, "--io-threads", "2", "--loglevel", "warning")
 	s.cmd = exec.Command(argv[0], argv[1:]...)
 	s.cmd.Env, s.cmd.Dir = append(baseEnv(), env...), s.dir
@@ -266,7 +234,7 @@ func TestRedisUnits(t *testing.T) {
 		units = append(units, "unit/type/list", "unit/type/zset", "unit/scripting", "unit/dump", "unit/expire", "unit/sort", "unit/pubsub", "unit/bitops")
 	}
 	// They empty the database of any server that has one of their ports, so no other test has one.
-	argv := []string{"tclsh", "tests/test_helper.tcl", "--clients", "1", "--baseport", freePortIn(t, 9000, 11900), "--portcount", "100", "--tags", "-needs:debug -slow"}
+	argv := []string{"tclsh", "tests/test_helper.tcl", "--clients", "1", "--baseport", testtool.FreePortIn(t, 9000, 11900), "--portcount", "100", "--tags", "-needs:debug -slow"}
 	for _, u := range units {
 		argv = append(argv, "--single", u)
 	}

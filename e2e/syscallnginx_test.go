@@ -77,7 +77,7 @@ const nginxRequests = 40
 // serveNginx runs nginx by a command, makes requests, has it read its configuration in the middle, and ends it.
 func serveNginx(t *testing.T, dir string, by []string) {
 	t.Helper()
-	port := freePort(t)
+	port := testtool.FreePort(t)
 	conf, pidFile := filepath.Join(dir, "conf"), filepath.Join(dir, "pid")
 	os.Remove(pidFile)
 	if err := os.WriteFile(conf, fmt.Appendf(nil, nginxConf, dir, port), 0o666); err != nil {

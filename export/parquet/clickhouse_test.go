@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -31,7 +30,7 @@ const clickhouseServer = "/usr/sbin/clickhouse-server"
 // The server's own configuration, so that it does without what is installed beside it: a port, twice the directory.
 const clickhouseConfig = `<yandex>
 <logger><level>error</level><log>%[2]s/log</log><errorlog>%[2]s/errors</errorlog></logger>
-<listen_host>127.0.0.1</listen_host><http_port>%[1]d</http_port>
+<listen_host>127.0.0.1</listen_host><http_port>%[1]s</http_port>
 <path>%[2]s/data/</path><tmp_path>%[2]s/tmp/</tmp_path><mark_cache_size>5368709</mark_cache_size>
 <users_config>users.xml</users_config><default_profile>default</default_profile>
 <default_database>default</default_database>
@@ -60,15 +59,10 @@ func newClickhouse(t *testing.T) (*clickhouse, []string) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	// Somebody else can take a port before the server does; it ends then.
+	// Somebody else can take a port before the server does, which ends then.
 	for try := range 5 {
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		port := l.Addr().(*net.TCPAddr).Port
-		l.Close()
-		c := &clickhouse{t, fmt.Sprintf("http://127.0.0.1:%d/", port)}
+		port := testtool.FreePort(t)
+		c := &clickhouse{t, "http://127.0.0.1:" + port + "/"}
 		if c.start(filepath.Join(dir, strconv.Itoa(try)), port) {
 			statements := statementsOf(string(page), "clickhouse")
 			const tables = 5
@@ -83,7 +77,7 @@ func newClickhouse(t *testing.T) (*clickhouse, []string) {
 }
 
 // start starts the server. It returns false if that has ended before it answered.
-func (c *clickhouse) start(dir string, port int) bool {
+func (c *clickhouse) start(dir, port string) bool {
 	t := c.t
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
