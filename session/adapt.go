@@ -6,6 +6,8 @@ import (
 	"github.com/fentry-dev/fentry/session/internal/adapt"
 	"github.com/fentry-dev/fentry/session/internal/clock"
 	"github.com/fentry-dev/fentry/session/internal/drain"
+	"github.com/fentry-dev/fentry/session/internal/pool"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -15,9 +17,25 @@ func (s *session) adapt(now clock.Reading) {
 		return
 	}
 	s.drain.Adapt = &drain.Adapt{
-		Meter: adapt.New(adapt.Options{Limit: s.o.Overhead, Event: eventCost()}, now),
+		Meter: adapt.New(adapt.Options{Limit: s.o.Overhead, Event: eventCost(), CPU: s.processorTime}, now),
 		May:   s.maySwitchOff,
 	}
+}
+
+// processorTime is how long a task has had a processor. Of a process of another PID namespace only the first thread is known.
+func (s *session) processorTime(t pool.Task) (ns uint64, ok bool) {
+	pid, tid := int(t.PID), int(t.TID)
+	host, ok := s.live.Host(pid)
+	switch {
+	case !ok:
+		return 0, false
+	case host == pid:
+	case tid == pid:
+		tid = host
+	default:
+		return 0, false
+	}
+	return procfs.ProcessorTime(host, tid)
 }
 
 // maySwitchOff tells whether functions of an image may be switched off. Without a clock nobody knows what they cost, and

@@ -39,18 +39,25 @@ func (m *Meter) Decide(may func(id uint32) bool) []Off {
 		return nil
 	}
 	var hot load
-	too := 0.0 // events above what is aimed at, of threads above the limit
-	for _, t := range m.tasks {
+	too := 0.0     // events above what is aimed at, of threads above the limit
+	elapsed := 0.0 // ticks that their chunks cover
+	asked := 0
+	for task, t := range m.tasks {
+		if m.o.CPU != nil && asked < maxAsked && m.mayExceed(t) {
+			m.ask(task, t)
+			asked++
+		}
 		all := t.past
 		all.add(t.window)
 		if m.excess(t.window, m.o.Limit) > 0 && m.excess(all, m.o.Limit) > m.o.Limit*float64(grace)/m.o.Event {
 			hot.add(t.window)
+			elapsed += t.elapsed
 			too += m.excess(t.window, aim*m.o.Limit)
 		}
 	}
 	var off []Off
 	if too > 0 {
-		off = m.choose(too/hot.events, hot, may)
+		off = m.choose(too/hot.events, hot.events/(elapsed/m.ticks()/1e9), may)
 	}
 	m.begin()
 	return off
@@ -74,8 +81,8 @@ func (m *Meter) Done(off []Off, counter uint64) {
 	m.since = counter
 }
 
-// choose chooses functions with a part of all calls that were read; threads with the load hot are above the limit.
-func (m *Meter) choose(part float64, hot load, may func(uint32) bool) []Off {
+// choose chooses functions with a part of all calls that were read; threads above the limit record so many events a second.
+func (m *Meter) choose(part, events float64, may func(uint32) bool) []Off {
 	type candidate struct {
 		id    uint32
 		calls uint64
@@ -94,9 +101,7 @@ func (m *Meter) choose(part float64, hot load, may func(uint32) bool) []Off {
 		}
 	}
 	slices.SortFunc(cs, func(a, b candidate) int { return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.id, b.id)) })
-	// From calls that were read to calls a second.
-	seconds := hot.span / m.ticks() / 1e9
-	rate := hot.events / float64(max(m.tallies.words, 1)) / max(seconds, 1e-9)
+	rate := events / float64(max(m.tallies.words, 1)) // from calls that were read to calls a second
 	var off []Off
 	taken := uint64(0)
 	for _, c := range cs {

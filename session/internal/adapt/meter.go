@@ -12,9 +12,11 @@ import (
 )
 
 // A recorder sees all chunks, and a chunk says when it began, when its last event was and how many events it has. That
-// is all it takes to know what tracing costs a thread: the chunks of a thread follow each other without a gap, so the
-// time they cover is the thread's, and its events times what one costs is the part of it that tracing took. What waits
-// makes few events, so its chunks cover a long time and cost next to nothing.
+// is all it takes to know what tracing costs a thread that runs: the chunks of a thread follow each other without a gap, so
+// the time they cover is the thread's, and its events times what one costs is the part of it that tracing took. A server
+// waits most of that time, and works in between: what counts is how long it had a processor, which the kernel tells
+// (Options.CPU). It is asked only of threads that would be above the limit if they had done nothing but record. Those that
+// hardly work at all may cost more of that than the limit (idle).
 //
 // Measured is in windows, long enough to average over many calls and short enough that a program that runs for twenty
 // milliseconds is helped: it begins with one phase of a few after the other, each with functions of its own. Threads are
@@ -40,6 +42,9 @@ type Options struct {
 	Event float64
 	// Window is how long the program is watched before anything is decided; 0: the default.
 	Window time.Duration
+	// CPU is how long a thread has had a processor since it began, in nanoseconds; ok is false if that is not known. The
+	// kernel can say it as it was some milliseconds ago (late). nil: threads never wait.
+	CPU func(pool.Task) (ns uint64, ok bool)
 }
 
 // window is the default of Options.Window.
@@ -73,8 +78,14 @@ func (l *load) add(o load) { l.span, l.events = l.span+o.span, l.events+o.events
 
 // thread is what is known of one.
 type thread struct {
-	window load
-	past   load // before the window, the longer ago the less of it
+	window  load
+	past    load    // before the window, the longer ago the less of it
+	elapsed float64 // ticks that the chunks of the window cover
+
+	busy    float64 // the part of the time in which it had a processor when that was asked last
+	cpu     uint64  // how long it had had one then, in nanoseconds
+	unasked float64 // ticks that its chunks have covered since then
+	ahead   float64 // ticks on a processor that belong to chunks to come
 }
 
 const (
@@ -90,7 +101,7 @@ const (
 func (t *thread) pass(last time.Duration) bool {
 	keep := math.Exp(-float64(last) / float64(memory))
 	t.past.add(t.window)
-	t.past.span, t.past.events, t.window = keep*t.past.span, keep*t.past.events, load{}
+	t.past.span, t.past.events, t.window, t.elapsed = keep*t.past.span, keep*t.past.events, load{}, 0
 	return t.past.events >= 1
 }
 
@@ -127,17 +138,19 @@ func (m *Meter) Chunk(task pool.Task, begin uint64, words []byte, events uint64)
 	}
 	// A chunk that takes longer than the counter's low half goes round looks shorter: once in some thousand cases so
 	// short that it counts, and then in one window.
-	l := load{float64(last - uint32(begin)), float64(events)}
-	l.span = min(l.span, (1+most/m.o.Limit)*m.cost(l))
+	elapsed := float64(last - uint32(begin))
 	t := m.tasks[task]
 	if t == nil {
 		if len(m.tasks) >= maxTasks {
 			return
 		}
-		t = new(thread)
+		t = &thread{busy: 1, ahead: late * m.ticks()}
 		m.tasks[task] = t
 	}
+	l := m.bounded(load{t.busy * elapsed, float64(events)})
 	t.window.add(l)
+	t.elapsed += elapsed
+	t.unasked += elapsed
 	if m.excess(l, m.o.Limit) <= 0 {
 		return
 	}
@@ -157,6 +170,43 @@ func (m *Meter) ticks() float64 {
 
 // most is how many times cheaper than the limit a chunk may count as.
 const most = 4
+
+// bounded is a load that is not too cheap to be believed.
+func (m *Meter) bounded(l load) load {
+	l.span = min(l.span, (1+most/m.o.Limit)*m.cost(l))
+	return l
+}
+
+const (
+	// idle is the part of the time which counts for what a thread does by itself if it has had a processor for less: what
+	// works for a moment now and then would lose what it calls most for nothing that anybody notices.
+	idle = 1.0 / 16
+	// late is how old the kernel's word can be how long a thread has had a processor, in nanoseconds: it is brought up to
+	// date when the thread loses it, and by the timer's interrupts, of which there are 100 or more a second.
+	late = 10e6
+	// maxAsked is how many threads are asked for in a window: it takes some microseconds each.
+	maxAsked = 64
+)
+
+// ask corrects the load of the last window by how long the thread had a processor.
+func (m *Meter) ask(task pool.Task, t *thread) {
+	cpu, ok := m.o.CPU(task)
+	if !ok || cpu < t.cpu || t.unasked <= 0 {
+		return
+	}
+	// The chunk that it fills is not there yet, and the last one that was may have been filled when the kernel was asked last.
+	had := float64(cpu-t.cpu)*m.ticks() + t.ahead
+	ran := min(had, t.unasked)
+	t.ahead = min(had-ran, late*m.ticks())
+	t.busy = max(ran/t.unasked, idle)
+	t.cpu, t.unasked = cpu, 0
+	t.window = m.bounded(load{t.busy * t.elapsed, t.window.events})
+}
+
+// mayExceed reports whether a thread could be above the limit, if it had done nothing but record.
+func (m *Meter) mayExceed(t *thread) bool {
+	return t.window.events > 0 && (t.past.events+t.window.events)*m.o.Event > m.o.Limit*float64(grace)
+}
 
 // cost is what recording a load's events took, in ticks.
 func (m *Meter) cost(l load) float64 { return l.events * m.o.Event * m.ticks() }

@@ -156,6 +156,77 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
+// A server waits for requests, and works for a time on each: half of that is its events.
+type server struct {
+	program
+	cpu, told, at uint64 // how long it had a processor, what the kernel says of it, and since when
+}
+
+// request answers one. The kernel tells how long it had a processor at the end, and every tick before.
+func (s *server) request(m *Meter, works, waits, tick uint64) (off []uint32) {
+	for from := s.t; s.t-from < works; {
+		s.call(small, 40, nil)
+		s.cpu += 40
+		if s.cpu-s.at >= tick {
+			s.told, s.at = s.cpu, s.cpu
+		}
+		if s.n >= chunk {
+			s.hand(m, 7)
+			m.Tick(reading(s.t))
+			off = append(off, ids(m.Decide(all))...)
+		}
+	}
+	s.told, s.at = s.cpu, s.cpu
+	s.t += waits
+	return off
+}
+
+// TestServer: waiting is no work. A server whose events cost as much as all else that it does has too many of them, unless it
+// hardly works.
+func TestServer(t *testing.T) {
+	for _, tt := range []struct {
+		works, waits uint64
+		off          bool
+	}{
+		{40_000, 200_000, true},
+		{40_000, 20_000, true},
+		{40_000, 2_000_000, false},
+		{10_000_000, 20_000_000, true},
+		{2_000_000, 1_000_000_000, false},
+	} {
+		for _, tick := range []uint64{1_000_000, 4_000_000, 10_000_000} {
+			s := server{program: program{t: 1 << 40, begin: 1 << 40}}
+			m := New(Options{Limit: 0.5, Event: 10, CPU: func(pool.Task) (uint64, bool) { return max(s.told, 1), true }}, reading(s.t-1000))
+			var off []uint32
+			for range 500_000_000/(tt.works+tt.waits) + 10 {
+				off = append(off, s.request(m, tt.works, tt.waits, tick)...)
+			}
+			if slices.Contains(off, small) != tt.off {
+				t.Errorf("works %d ns, waits %d ns, tick %d ns: switched off %v", tt.works, tt.waits, tick, off)
+			}
+		}
+	}
+}
+
+// TestLate: a thread that always runs is within the limit, however late the kernel says that it does.
+func TestLate(t *testing.T) {
+	p := &program{t: 1 << 40, begin: 1 << 40}
+	m := New(Options{Limit: 0.5, Event: 10, CPU: func(pool.Task) (uint64, bool) {
+		const tick = 10_000_000
+		return max((p.t-1<<40)/tick*tick, 1), true
+	}}, reading(p.t-1000))
+	for p.t < 1<<40+500_000_000 {
+		for range 200 {
+			p.call(long, 70, nil) // of which 20 are the events: 40 %
+		}
+		p.hand(m, 7)
+		m.Tick(reading(p.t))
+		if off := m.Decide(all); off != nil {
+			t.Fatalf("switched off %v after %d ms", off, (p.t-1<<40)/1e6)
+		}
+	}
+}
+
 // TestBurst: a thread that was cheap until now may cost too much for a moment, and not for long.
 func TestBurst(t *testing.T) {
 	m, p := start(0.02)
@@ -285,7 +356,8 @@ func FuzzChunk(f *testing.F) {
 	f.Add(p.words, uint64(1<<40), uint64(4))
 	f.Add(le.AppendUint64(nil, 0x7ffe17ff<<32), uint64(0), uint64(1<<63))
 	f.Fuzz(func(t *testing.T, words []byte, begin, events uint64) {
-		m := New(Options{Limit: 0.01, Event: 1e3}, reading(1))
+		cpu := func(pool.Task) (uint64, bool) { return begin, events&1 != 0 }
+		m := New(Options{Limit: 0.01, Event: 1e3, CPU: cpu}, reading(1))
 		m.Tick(reading(2))
 		for i := range uint32(3) {
 			m.Chunk(pool.Task{PID: i}, begin, words, events)

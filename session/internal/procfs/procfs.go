@@ -184,6 +184,25 @@ func TaskDead(pid, tid int) bool {
 	return err == nil && s.Dead()
 }
 
+// ProcessorTime is how long a thread has had a processor since it began, in nanoseconds: the first number of its schedstat.
+// While it runs that is brought up to date by the timer's interrupts. ok is false if the thread has ended, or the kernel
+// does not count.
+func ProcessorTime(pid, tid int) (ns uint64, ok bool) {
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, false
+	}
+	defer unix.Close(fd)
+	var b [64]byte
+	n, err := unix.Read(fd, b[:])
+	if err != nil {
+		return 0, false
+	}
+	first, _, _ := bytes.Cut(b[:n], []byte(" "))
+	ns, err = strconv.ParseUint(string(first), 10, 64)
+	return ns, err == nil && ns != 0
+}
+
 // ProcessAlive tells whether a process that began at start has a thread that is
 // not dead. A main thread can be gone while others go on.
 func ProcessAlive(pid int, start uint64) bool {
