@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"runtime"
 	"strconv"
 	"strings"
@@ -137,6 +138,52 @@ func TestAttachOverhead(t *testing.T) {
 		if long > time.Minute || res.SwitchedOff != len(off) {
 			t.Fatalf("%d switched off, the trace says %+v, %q", res.SwitchedOff, off, name)
 		}
+	}
+	r.end(t, 7, "right\n")
+}
+
+// What is switched off because it costs too much has the program's own code again some time later, while it is recorded.
+func TestAttachOverheadCode(t *testing.T) {
+	r := start(t, buildStates(t))
+	c := &controlled{t: t, pid: r.cmd.Process.Pid}
+	code := func() string { return string(c.code("sum")) }
+	own := code()
+	ctx, detach := context.WithCancel(context.Background())
+	defer detach()
+	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf, Policy: trace.PolicyDrop, Overhead: 0.02}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := fentry.Attach(ctx, []int{c.pid}, o)
+		ended <- err
+	}()
+	for _, what := range []struct {
+		is  string
+		own bool
+	}{{"traced", false}, {"switched off", true}} {
+		for deadline := time.Now().Add(time.Minute); (code() == own) != what.own; time.Sleep(time.Millisecond) {
+			if len(ended) > 0 {
+				err := <-ended
+				if err != nil && strings.Contains(err.Error(), "not permitted") {
+					t.Skip(err)
+				}
+				t.Fatal(err)
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("sum is not %s: it is %x, was %x", what.is, code(), own)
+			}
+		}
+	}
+	detach()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	tr, err := trace.Open(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if !slices.ContainsFunc(tr.SwitchedOff, func(s trace.SwitchedOff) bool { return tr.Name(s.Func) == "sum" }) {
+		t.Errorf("switched off: %+v", tr.SwitchedOff)
 	}
 	r.end(t, 7, "right\n")
 }

@@ -19,6 +19,7 @@ func (s *session) adapt(now clock.Reading) {
 	s.drain.Adapt = &drain.Adapt{
 		Meter: adapt.New(adapt.Options{Limit: s.o.Overhead, Event: eventCost(), CPU: s.processorTime}, now),
 		May:   s.maySwitchOff,
+		Done:  func() { s.setting.costly.Store(true) },
 	}
 }
 

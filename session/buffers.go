@@ -174,6 +174,9 @@ func (s *session) buffers() (string, error) {
 	}
 	s.drain = drain.New(s.pool, w, s.o.Policy, s.live)
 	s.drain.OnImage = s.sawImage
+	if s.processes != nil {
+		s.drain.Looked = s.processes.look
+	}
 	s.adapt(now)
 	if err := s.compress(); err != nil {
 		s.pool.Close()

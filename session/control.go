@@ -213,6 +213,7 @@ func (s *session) openControl(pids []int) {
 	s.control.detach, s.control.stop = make(chan struct{}), make(chan struct{})
 	s.control.asking = make(map[net.Conn]bool)
 	s.setting.now.added = &additions{}
+	s.setting.next = time.Now().Add(costlyTime)
 	s.setting.now.depth, s.setting.now.thresh, s.setting.now.flat = s.o.Depth, s.o.Threshold, s.o.Flat
 	if s.o.First != nil {
 		s.setting.now.filter = choice{rules: []rule{{adds: true, pattern: s.o.FirstText, ids: s.o.First}}, only: true}

@@ -41,6 +41,8 @@ type processes struct {
 
 	tasks seenTasks
 
+	owners, titles, names pulse // when it is looked for each
+
 	stop chan struct{}
 	wake int           // an eventfd that tells who waits for ends of stop; -1: none
 	done chan struct{} // nobody waits for ends any more
@@ -73,9 +75,45 @@ func newProcesses() *processes {
 	}
 	return &processes{
 		last: make(map[int]*process), live: make(map[int]*process), stop: make(chan struct{}), done: make(chan struct{}),
+		owners: make(pulse, 1), titles: make(pulse, 1), names: make(pulse, 1),
 		wake: wake,
 		room: int(min(limit.Cur/4, mostPidfds)), // others need some, too
 	}
+}
+
+// A pulse has who looks at processes look when the drainer does: each timer of its own would wake Go's runtime some more
+// times a second, which costs more than the looks do while nothing happens.
+type pulse chan struct{}
+
+// noPulse is how long who looks waits for a pulse: while something else is done with the pool there is none.
+const noPulse = time.Second
+
+// look tells that the drainer has looked.
+func (ps *processes) look() {
+	for _, p := range []pulse{ps.owners, ps.titles, ps.names} {
+		select {
+		case p <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// wait waits for a pulse, and until a time. It returns false if stop was closed.
+func (p pulse) wait(next time.Time, stop <-chan struct{}) bool {
+	select {
+	case <-p:
+	case <-time.After(noPulse):
+	case <-stop:
+		return false
+	}
+	if rest := time.Until(next); rest > 0 {
+		select {
+		case <-time.After(rest):
+		case <-stop:
+			return false
+		}
+	}
+	return true
 }
 
 // monotonic is CLOCK_MONOTONIC in ns.
@@ -133,10 +171,10 @@ func (ps *processes) name(host int) int {
 	return host
 }
 
-// findProcesses looks who owns chunks: a forked child announces nothing, and may have ended when its first chunk is
-// full.
+// findProcesses looks who owns chunks: a forked child announces nothing but that it is there, and may have ended when its
+// first chunk is full.
 func (s *session) findProcesses(stop <-chan struct{}) {
-	for {
+	for next := time.Now(); s.processes.owners.wait(next, stop); {
 		began, last := time.Now(), 0
 		for i := range s.pool.InUse {
 			if s.pool.State(i).Load() != format.StateOwned {
@@ -152,12 +190,8 @@ func (s *session) findProcesses(stop <-chan struct{}) {
 				}
 			}
 		}
-		select {
-		// With tens of thousands of threads it takes a while.
-		case <-time.After(max(findTick, 50*time.Since(began))):
-		case <-stop:
-			return
-		}
+		now := time.Now() // with tens of thousands of threads it has taken a while
+		next = now.Add(max(findTick, 50*now.Sub(began)))
 	}
 }
 
@@ -218,8 +252,7 @@ func (ps *processes) goOn() bool {
 
 // watchTitles reads titles until end is called, or for ever if a process holds it up.
 func (ps *processes) watchTitles() {
-	for ps.goOn() {
-		time.Sleep(titleTick)
+	for ps.titles.wait(time.Now().Add(titleTick), ps.stop) {
 		for range titlesATick {
 			p := ps.next()
 			if p == nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fentry-dev/fentry/patch"
@@ -168,14 +169,26 @@ type setting struct {
 	told    map[processID]told // processes that were told what to record
 	settled bool               // sites can be nops
 	quiet   time.Time          // when something was set last; zero: nobody has, or all is settled
+	costly  atomic.Bool        // functions have been switched off since that cost too much
+	next    time.Time          // when those may lose their sites
 
 	without map[processID]string // functions that are on and not recorded yet, of processes that have some
 	left    []string             // what is said of functions that were to be added, and cannot be, since a command began
 }
 
 // quietTime is for how long nothing is set before functions that are off lose their sites. Whoever switches to and fro
-// switches bytes alone.
-const quietTime = time.Second
+// switches bytes alone. Functions that cost too much lose theirs when the program has run for costlyTime, and from then on as often
+// as that takes the recorder no more than a part of the time (settleShare).
+const (
+	quietTime   = time.Second
+	costlyTime  = 2 * time.Second
+	settleShare = 20
+)
+
+// due tells whether functions that are off are to lose their sites. The caller has the lock.
+func (t *setting) due() bool {
+	return !t.quiet.IsZero() && time.Since(t.quiet) > quietTime || t.costly.Load() && time.Now().After(t.next)
+}
 
 // processID is one that cannot be mistaken for a later one.
 type processID struct {
@@ -279,12 +292,17 @@ func (s *session) settles(p procfs.Process) *tracee.Attachment {
 // how many are off, of how many that can be. The caller has the lock.
 func (s *session) settle(tries int) (off, all int, err error) {
 	s.setting.quiet = time.Time{}
+	s.setting.costly.Store(false)
+	var took time.Duration
+	defer func() { s.setting.next = time.Now().Add(max(costlyTime, settleShare*took)) }()
 	for _, p := range s.changeable() {
 		a := s.settles(p)
 		if a == nil {
 			continue
 		}
+		began := time.Now()
 		got, serr := s.settleIn(p, a, tries)
+		took += time.Since(began)
 		if errors.Is(serr, tracee.ErrOther) || s.gone(p, serr) {
 			continue
 		}
@@ -559,7 +577,7 @@ func (s *session) reapply(stop <-chan struct{}) {
 		case <-s.setting.again:
 		case <-tick.C:
 			s.setting.mu.Lock()
-			if q := s.setting.quiet; !q.IsZero() && time.Since(q) > quietTime && !s.end.winding.Load() {
+			if s.setting.due() && !s.end.winding.Load() {
 				_, _, _ = s.settle(1) // what cannot be settled costs its jumps
 			}
 			if !s.end.winding.Load() && s.missed() {

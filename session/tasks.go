@@ -61,7 +61,7 @@ func (s *seenTasks) see(k taskKey, pid int, name string) {
 
 // watchTasks looks at tasks until end is called.
 func (ps *processes) watchTasks() {
-	for ps.goOn() {
+	for next := time.Now(); ps.names.wait(next, ps.stop); {
 		began := time.Now()
 		ps.mu.Lock()
 		var hosts []int
@@ -74,10 +74,8 @@ func (ps *processes) watchTasks() {
 		for _, pid := range hosts {
 			ps.lookAt(pid, true)
 		}
-		select {
-		case <-time.After(max(taskTick, 50*time.Since(began))):
-		case <-ps.stop:
-		}
+		now := time.Now()
+		next = now.Add(max(taskTick, 50*now.Sub(began)))
 	}
 }
 

@@ -352,6 +352,8 @@ static void begin_chunk(struct control *c, struct chunk k)
 	if (clockless())
 		sequence_at(c, now > behind ? now : behind, k.base);
 	chunk_header(c, k.base, FT_KIND_EVENTS, fentry_image.id, c->number++);
+	if (c->number == 1 && c->tid == c->pid && source.kind == POOL)
+		pool_wake(); /* to see a forked child while it lives */
 	c->next = k.base + FT_CHUNK_HEADER;
 	c->limit = k.base + k.size - 8;
 	c->lap = 0;

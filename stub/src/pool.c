@@ -271,6 +271,13 @@ hidden int pool_keeps(const struct chunk *k)
 	return 0;
 }
 
+/* pool_wake has the recorder look what has changed. */
+hidden void pool_wake(void)
+{
+	add(HEADER(u32, FT_H_FILLED), 1);
+	futex_wake(HEADER(u32, FT_H_FILLED), 1);
+}
+
 /* pool_full hands a chunk of this thread to the recorder. */
 hidden void pool_full(struct control *c, struct chunk *k)
 {
@@ -280,8 +287,7 @@ hidden void pool_full(struct control *c, struct chunk *k)
 			c->mine_from = c->mine_to - (u32)lengthof(c->mine);
 	}
 	store(chunk_state(k->index), FT_STATE_FULL);
-	add(HEADER(u32, FT_H_FILLED), 1);
-	futex_wake(HEADER(u32, FT_H_FILLED), 1);
+	pool_wake();
 }
 
 /* release hands over the oldest chunk that this thread holds back, or with all set, when

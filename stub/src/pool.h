@@ -8,6 +8,7 @@ hidden int pool_chunk(struct control *c, struct chunk *out, u32 least);
 hidden u64 pool_ahead(const struct chunk *k, u32 n);
 hidden int recorder_is_dead(void);
 hidden int pool_keeps(const struct chunk *k);
+hidden void pool_wake(void);
 hidden void pool_full(struct control *c, struct chunk *k);
 
 #endif

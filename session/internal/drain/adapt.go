@@ -14,6 +14,8 @@ type Adapt struct {
 	Meter *adapt.Meter
 	// May tells whether functions of an image may be switched off.
 	May func(trace.ImageID) bool
+	// Done, if not nil, is called when programs have been told. It must not wait.
+	Done func()
 }
 
 // adapt switches off what costs too much. The trace is told first: calls from then on may be missing.
@@ -37,6 +39,9 @@ func (d *Drainer) adapt() {
 		d.p.SwitchOff(o.ID)
 	}
 	d.Adapt.Meter.Done(off, clock.Read().Counter)
+	if d.Adapt.Done != nil {
+		d.Adapt.Done()
+	}
 }
 
 // switchedOff is a chunk that says which functions are switched off from a counter on; number were before.

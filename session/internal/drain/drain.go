@@ -31,6 +31,9 @@ type Drainer struct {
 	// OnImage gets what every image chunk says, OnWriteError the first error of w.
 	OnImage      func(id trace.ImageID, pid int, payload []byte)
 	OnWriteError func(error)
+	// Looked, if not nil, is called each time that it was looked what programs have done: when there is something, and every
+	// IdleWait. It must not wait.
+	Looked func()
 
 	Adapt    *Adapt      // nil: nothing is switched off
 	Compress *Compressor // nil: nothing is compressed
@@ -181,6 +184,9 @@ func (d *Drainer) Run() {
 		d.adapt()
 		d.own(false)
 		took, wait := d.reclaim()
+		if d.Looked != nil {
+			d.Looked()
+		}
 		switch {
 		case n+took == 0:
 			pool.FutexWait(filled, val, int64(wait))
