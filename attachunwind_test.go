@@ -73,6 +73,20 @@ func TestAttachJumpsAway(t *testing.T) {
 	}
 }
 
+// Threads clean up that are cancelled at any instruction between what is called before a system call and what is called behind it,
+// as glibc's functions have it that wait.
+func TestAttachBesideSyscall(t *testing.T) {
+	r := start(t, buildFile(t, "testdata/besidesyscall.c", "-pthread", "-fexceptions"))
+	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data")}
+	for range 3 {
+		attachUntil(t, r.cmd.Process.Pid, o, 300*time.Millisecond, "leaf", "waits")
+	}
+	if calls := attach(t, r.cmd.Process.Pid, o, 100*time.Millisecond); calls["before"] > 0 || calls["behind"] > 0 {
+		t.Errorf("calls beside the system call are recorded: %v", calls)
+	}
+	r.end(t, 7, "right\n")
+}
+
 // So it is with functions that are added to a recording, of a program that was started, too.
 func TestAddedJumpsAway(t *testing.T) {
 	library := filepath.Join(filepath.Dir(buildFile(t, "testdata/jumpsaway.cpp", "-DLIBRARY", "-shared", "-fPIC")), "attached")

@@ -22,7 +22,8 @@ import (
 // instructions. They never look for a thunk, because the rule that finds a caller behind one is in the function's own
 // entry; but they would look for a call that has been displaced, and for a thunk where its function has jumped to another
 // image, whose entries have no such rule. Functions with such a call at the beginning are left alone, and those that may
-// end by such a jump, where there are exceptions.
+// end by such a jump, where there are exceptions. A thread is cancelled at any instruction between what glibc calls before a
+// system call that waits and what behind it, so these two are left alone.
 
 // A caller is a machine that finds calls among instructions.
 type caller interface {
@@ -73,6 +74,8 @@ func (l *layout) leaveUnwritable() error {
 			fn.leave(record.ReasonCallMoves)
 		} else if fn.Action == Trace && fn.Len > 0 && l.p.inTwoPages(fn.Addr, fn.Len) {
 			fn.leave(record.ReasonTwoPages)
+		} else if fn.Action == Trace && fn.BesideSyscall {
+			fn.leave(record.ReasonBesideSyscall)
 		} else if fn.Action == Trace && l.p.Options.Unwound && !(cCode{o: &l.p.Options}).looks() && (fn.JumpsAway || fn.Kind == record.KindLibCall) {
 			fn.leave(record.ReasonJumpsAway)
 		}

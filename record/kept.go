@@ -77,7 +77,7 @@ func AppendSites(b []byte, sites []Site) []byte {
 			w.signed(c - at)
 			at = c
 		}
-		w.flags(s.Catches, s.Own, s.Untabled, s.Swaps, s.Moves != nil, s.JumpsAway)
+		w.flags(s.Catches, s.Own, s.Untabled, s.Swaps, s.Moves != nil, s.JumpsAway, s.BesideSyscall)
 		if s.Moves != nil {
 			w.moves(s.Moves, s.Func)
 		}
@@ -124,7 +124,7 @@ func ReadSites(f *elfio.File, b []byte) ([]Site, error) {
 			}
 		}
 		moved := false
-		r.flags(&s.Catches, &s.Own, &s.Untabled, &s.Swaps, &moved, &s.JumpsAway)
+		r.flags(&s.Catches, &s.Own, &s.Untabled, &s.Swaps, &moved, &s.JumpsAway, &s.BesideSyscall)
 		if moved {
 			s.Moves = r.moves(f, s.Func)
 		}

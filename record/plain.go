@@ -93,7 +93,7 @@ func (fd *finder) plain() error {
 	return nil
 }
 
-// jumpsAway notes which functions jump to other images.
+// jumpsAway notes which functions jump to other images, and which are called beside system calls.
 func (fd *finder) jumpsAway() error {
 	if !plain.Supported(fd.im.f) || fd.swept == nil && !(fd.o.JumpsAway && Prepared(fd.sites)) {
 		return nil
@@ -106,6 +106,7 @@ func (fd *finder) jumpsAway() error {
 		s := &fd.sites[i]
 		k := fd.im.funcs.at(s.Func)
 		s.JumpsAway = k >= 0 && f.JumpsAway(k)
+		s.BesideSyscall = k >= 0 && f.BesideSyscall(k)
 	}
 	return nil
 }

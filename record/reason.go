@@ -26,6 +26,7 @@ const (
 	ReasonCallMoves      Reason = "call-moves"
 	ReasonTwoPages       Reason = "two-pages"
 	ReasonJumpsAway      Reason = "jumps-away"
+	ReasonBesideSyscall  Reason = "beside-syscall"
 	ReasonNotAtEntry     Reason = "not-at-entry"
 	ReasonUnknownEntry   Reason = "unknown-entry"
 	ReasonJumpIntoSite   Reason = "jump-into-site"
@@ -126,6 +127,9 @@ func Reasons() []ReasonText {
 			"Only in a program that runs already (record -p) and has exceptions: the function may end by a jump to one of another " +
 				"image, or is a library's whose calls are recorded (--libcalls). Exceptions from there would not find its caller; " +
 				"with -T function it is recorded."},
+		{ReasonBesideSyscall,
+			"Only in a program that runs already (record -p): the function is called right before or behind a system call, where " +
+				"the C library has threads cancelled at any instruction, and their destructors found by where that was."},
 		{ReasonNotAtEntry, "The profiling call is not at the function's entry."},
 		{ReasonUnknownEntry,
 			"Where the function begins cannot be proven: the image has neither symbols nor unwind tables for it."},

@@ -32,6 +32,9 @@ type Site struct {
 	// JumpsAway: the function may jump to another image, which has its return address then, so it must be one that unwinders
 	// understand there. Of functions that compilers have prepared it is known with [Options].JumpsAway.
 	JumpsAway bool
+	// BesideSyscall: the function is called right before or behind a system call, where C libraries have threads cancelled at
+	// any instruction. It is known of what JumpsAway is.
+	BesideSyscall bool
 
 	Kind  Kind   // what the compiler left at Addr
 	Ret   RetLoc // where the caller's return address is when execution reaches Addr

@@ -16,10 +16,14 @@ type amd64Sweep struct {
 	// Behind a call, until its flags are certainly gone.
 	callee, ret uint64
 	flags       flow
+
+	// Since the last instruction that nothing runs on behind.
+	before uint64 // what was called last; 0: nothing
+	asked  bool   // a system call was made behind that
 }
 
 func (s *amd64Sweep) unit(d *decoder, b []byte) {
-	s.flags = flow{}
+	s.flags, s.before, s.asked = flow{}, 0, false
 	if s.lead = 0; s.code.HasPad(b) {
 		s.lead = code.PadLen
 	}
@@ -109,6 +113,7 @@ func (s *amd64Sweep) inst(d *decoder, in amd64.Inst, raw []byte, pc uint64) {
 	case amd64.Call, amd64.CallInd:
 		d.facts |= calls
 	}
+	s.besideSyscall(d, in, pc)
 	switch in.PCRel {
 	case amd64.PCRelBranch:
 		t := in.Target(pc)
@@ -128,6 +133,23 @@ func (s *amd64Sweep) inst(d *decoder, in amd64.Inst, raw []byte, pc uint64) {
 		if d.f.fixed {
 			constant(d, in, raw)
 		}
+	}
+}
+
+// besideSyscall notes what is called on both sides of a system call. glibc has threads cancelled at any instruction between two
+// such calls.
+func (s *amd64Sweep) besideSyscall(d *decoder, in amd64.Inst, pc uint64) {
+	switch {
+	case in.Op == amd64.Syscall:
+		s.asked = s.before != 0
+	case in.Op == amd64.Call && in.PCRel == amd64.PCRelBranch:
+		t := in.Target(pc)
+		if s.asked {
+			d.notes = append(d.notes, note{addr: s.before, fact: besideSyscall, from: -1}, note{addr: t, fact: besideSyscall, from: -1})
+		}
+		s.before, s.asked = t, false
+	case in.Op == amd64.CallInd || in.Op.EndsBlock():
+		s.before, s.asked = 0, false
 	}
 }
 

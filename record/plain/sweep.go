@@ -29,25 +29,26 @@ type unit struct {
 type fact uint32
 
 const (
-	undecodable  fact = 1 << iota // bytes of it are no instructions
-	usesCaller                    // reads or changes its return address, or returns with ret $n
-	redZone                       // uses memory below the stack pointer
-	calls                         // calls something
-	dispatches                    // jumps to an address in a register
-	leaves                        // jumps into the middle of another function
-	entered                       // another function jumps into the middle of it
-	loopsAtEntry                  // jumps to its own first instruction
-	loopsFramed                   // likewise, while something is on the stack
-	flagsResult                   // a caller uses the flags that it leaves
-	ranInto                       // the code before it runs on into it
-	open                          // what is behind its last instruction may be reached
-	endsInCall                    // its last instruction is a call, which does not return
-	forks                         // makes a process or thread that returns, too, and shares memory
-	joined                        // jumped to with a frame that is not as callers leave it
-	followed                      // has no unwind entry, and is understood without
-	swapsStack                    // copies a piece of its stack elsewhere, and another one in its place
-	jumpsAway                     // may jump to another image, with its return address where it was
-	mayJumpAway                   // likewise, unless that is by a jump table
+	undecodable   fact = 1 << iota // bytes of it are no instructions
+	usesCaller                     // reads or changes its return address, or returns with ret $n
+	redZone                        // uses memory below the stack pointer
+	calls                          // calls something
+	dispatches                     // jumps to an address in a register
+	leaves                         // jumps into the middle of another function
+	entered                        // another function jumps into the middle of it
+	loopsAtEntry                   // jumps to its own first instruction
+	loopsFramed                    // likewise, while something is on the stack
+	flagsResult                    // a caller uses the flags that it leaves
+	ranInto                        // the code before it runs on into it
+	open                           // what is behind its last instruction may be reached
+	endsInCall                     // its last instruction is a call, which does not return
+	forks                          // makes a process or thread that returns, too, and shares memory
+	joined                         // jumped to with a frame that is not as callers leave it
+	followed                       // has no unwind entry, and is understood without
+	swapsStack                     // copies a piece of its stack elsewhere, and another one in its place
+	jumpsAway                      // may jump to another image, with its return address where it was
+	mayJumpAway                    // likewise, unless that is by a jump table
+	besideSyscall                  // called right before or behind a system call
 )
 
 // note is what a unit has found out about an address that is not its own.
@@ -237,6 +238,9 @@ func (f *Finder) jumpAway() {
 
 // JumpsAway reports whether function i may jump to another image: its return address is that of what it jumps to then.
 func (f *Finder) JumpsAway(i int) bool { return f.decoded && f.facts[i]&jumpsAway != 0 }
+
+// BesideSyscall reports whether function i is called right before or behind a system call, by code that calls one on either side.
+func (f *Finder) BesideSyscall(i int) bool { return f.decoded && f.facts[i]&besideSyscall != 0 }
 
 // decoder is what a sweeper tells what it finds, unit by unit.
 type decoder struct {

@@ -21,6 +21,7 @@ type procStat struct {
 	Parent   int
 	Start    uint64 // clock ticks after boot
 	ExitCode int    // as of wait(2), of a process that nobody has waited for; 0 also if the reader may not know it
+	Kernel   bool   // a thread of the kernel's own
 	Worker   bool   // by which the kernel works for a process (io_uring, vhost): it runs none of its code
 	Exiting  bool   // it is on its way out
 	Killed   bool   // by a signal
@@ -56,8 +57,9 @@ func parseStat(b []byte) (procStat, error) {
 	if err != nil {
 		return s, err
 	}
-	// PF_EXITING, PF_IO_WORKER, PF_SIGNALED, PF_USER_WORKER of Linux's sched.h
-	const exiting, ioWorker, signaled, userWorker = 0x4, 0x10, 0x400, 0x4000
+	// PF_EXITING, PF_IO_WORKER, PF_SIGNALED, PF_USER_WORKER, PF_KTHREAD of Linux's sched.h
+	const exiting, ioWorker, signaled, userWorker, kthread = 0x4, 0x10, 0x400, 0x4000, 0x200000
+	s.Kernel = flags&kthread != 0
 	s.Worker, s.Exiting, s.Killed = flags&(ioWorker|userWorker) != 0, flags&exiting != 0, flags&signaled != 0
 	if len(f) > 49 { // field 52, from Linux 3.5
 		s.ExitCode, err = strconv.Atoi(string(f[49]))

@@ -144,7 +144,7 @@ func CheckAttach(pid int) error {
 		return err
 	case pid == os.Getpid():
 		return errors.New("it is this one")
-	case statusField(dir, "Kthread") == "1" || pid == 2 || s.Parent == 2:
+	case s.Kernel:
 		return errors.New("it is a thread of the kernel")
 	}
 	if tgid := statusField(dir, "Tgid"); tgid != "" && tgid != strconv.Itoa(pid) {
