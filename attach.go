@@ -87,7 +87,7 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 		return nil, fmt.Errorf("processes that run: %w", ErrAttach)
 	}
 	defer a.close()
-	a.options.Running, a.options.Keep = true, true
+	a.options.Running, a.options.Keep, a.logf = true, true, o.Logf
 	var err error
 	if a.capturing, err = newCapturing(&o); err != nil {
 		return nil, err
@@ -159,6 +159,16 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 		out.UnmatchedLibraries = slices.DeleteFunc(out.UnmatchedLibraries, func(p string) bool { return !slices.Contains(unmatched, p) })
 	}
 	return out, nil
+}
+
+// sayLeft says which functions of a program that runs are left alone for that. They would only be missed where all are recorded.
+func (e *executed) sayLeft(path string, p *patch.Plan) {
+	if e.logf == nil || p.Options.Select.Chooses() {
+		return
+	}
+	if n, why := p.LeftRunning(); n > 0 {
+		e.logf("%s: %d functions are left alone, as it runs already: %s", path, n, why)
+	}
 }
 
 // attach is what is put into a process that runs a program, at an address of that; 0: where most have room.

@@ -54,6 +54,8 @@ type executed struct {
 	order   []*executedFile
 	left    map[string]*Executed // programs that could not be looked at, by path and reason
 
+	logf func(format string, args ...any) // what is said of programs that run already; nil: nobody hears it
+
 	moved  []*executedFile  // programs that were planned once more, to be closed
 	loaded *loadedLibraries // libraries of processes that run; nil: none are recorded
 }
@@ -168,6 +170,7 @@ func (e *executed) memory(path string, exe *os.File) *patch.Memory {
 		defer e.mu.Unlock()
 		if x.planned = made; made.plan != nil {
 			x.about.Traced = made.plan.Traced()
+			e.sayLeft(path, made.plan)
 		}
 		if err != nil {
 			x.about.Untraced = err.Error()

@@ -392,5 +392,8 @@ func (p *Plan) nothingToTrace() error {
 	case ok == 0:
 		return fmt.Errorf("%w: %d functions seen, none with a site; compile with %s", ErrNoSites, total, option)
 	}
+	if n, why := p.LeftRunning(); n > 0 {
+		return fmt.Errorf("%w: none of those that are selected can be while it runs: %s", ErrNoSites, why)
+	}
 	return fmt.Errorf("%w: none of the %d traceable functions is selected", ErrNoSites, ok)
 }

@@ -83,6 +83,19 @@ func (l *layout) leaveUnwritable() error {
 	return nil
 }
 
+// LeftRunning is how many functions are left alone only because the program runs already, and why: "12 call-moves, 3 two-pages".
+func (p *Plan) LeftRunning() (n int, reasons string) {
+	by := make(map[record.Reason]uint64)
+	for i := range p.Functions {
+		switch why := p.Functions[i].Reason; why {
+		case record.ReasonCallMoves, record.ReasonTwoPages, record.ReasonJumpsAway, record.ReasonBesideSyscall:
+			by[why]++
+			n++
+		}
+	}
+	return n, tally(by)
+}
+
 // redirect leads the entries of the image's own search table to copies: hdr is the one over all, at an address.
 func (l *layout) redirect(hdr []byte, at uint64) error {
 	addr, before, after, err := ehframe.Redirect(l.p.file, hdr, at)
