@@ -524,3 +524,31 @@ func TestControl(t *testing.T) {
 		t.Errorf("%d calls, none for %v at most: %v", calls, time.Duration(longest), err)
 	}
 }
+
+// Whoever attaches again and again keeps nothing of it: no thread waits for the process, and no descriptor is open.
+func TestAttachLeavesRecorder(t *testing.T) {
+	r := start(t, buildStates(t))
+	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data")}
+	held := func() [2]int {
+		fds, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return [2]int{runtime.NumGoroutine(), len(fds)}
+	}
+	attach(t, r.cmd.Process.Pid, o, 10*time.Millisecond)
+	before := held()
+	for range 5 {
+		attach(t, r.cmd.Process.Pid, o, 10*time.Millisecond)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // some end by themselves
+		now := held()
+		if now[0] <= before[0] && now[1] <= before[1] {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines and %d descriptors became %d and %d", before[0], before[1], now[0], now[1])
+		}
+	}
+	r.end(t, 7, "right\n")
+}

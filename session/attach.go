@@ -290,10 +290,12 @@ func (s *session) planLibraries() func([]*tracee.Library) {
 	}
 }
 
-// wait returns when all of them have ended: how the first one did for which keep, if it is not nil, is true, or else the
-// first one. ok is false if the kernel does not tell of all.
-func (a *attached) wait(keep func(syscall.WaitStatus) bool) (status syscall.WaitStatus, ok bool) {
-	a.ended()
+// wait returns when all of them have ended, or stop, a descriptor, can be read: how the first one did for which keep, if it is
+// not nil, is true, or else the first one. ok is false if the kernel does not tell of all.
+func (a *attached) wait(keep func(syscall.WaitStatus) bool, stop int) (status syscall.WaitStatus, ok bool) {
+	if !a.ended(stop) {
+		return 0, false
+	}
 	for i, p := range a.all {
 		st, told := p.status()
 		if !told {
@@ -324,19 +326,25 @@ func (p *attachedProcess) status() (syscall.WaitStatus, bool) {
 	return 0, false
 }
 
-// ended returns when all of them have ended.
-func (a *attached) ended() {
+// ended returns true when all of them have ended, or false when stop can be read.
+func (a *attached) ended(stop int) bool {
 	for _, p := range a.all {
-		fds := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}
-		for p.fd >= 0 {
-			if n, err := unix.Poll(fds, -1); n > 0 || err != unix.EINTR {
+		fds := []unix.PollFd{{Fd: int32(stop), Events: unix.POLLIN}, {Fd: int32(p.fd), Events: unix.POLLIN}} // -1 is none
+		tick := -1
+		if p.fd < 0 {
+			tick = int(findTick / time.Millisecond)
+		}
+		for p.fd >= 0 || unix.Kill(p.pid, 0) != unix.ESRCH {
+			n, err := unix.Poll(fds, tick)
+			if n > 0 && fds[0].Revents != 0 {
+				return false
+			}
+			if n > 0 || err != nil && err != unix.EINTR {
 				break
 			}
 		}
-		for p.fd < 0 && unix.Kill(p.pid, 0) != unix.ESRCH {
-			time.Sleep(findTick)
-		}
 	}
+	return true
 }
 
 // detach takes out of all processes what was put into them: events that they make meanwhile are still collected.

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/osthread"
 	"github.com/fentry-dev/fentry/patch"
@@ -441,10 +443,23 @@ func (s *session) wait(ctx context.Context, st launch.Started, began time.Time, 
 	case st.Ended:
 		exited <- end{st.Status, true}
 	case s.attached != nil:
+		stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+		if err != nil {
+			stop = -1 // it waits for the processes' end then
+		}
+		over := make(chan struct{})
 		go func() {
-			status, known := s.attached.wait(s.keep())
+			defer close(over)
+			status, known := s.attached.wait(s.keep(), stop)
 			exited <- end{status, known}
 		}()
+		if stop >= 0 {
+			defer func() {
+				_, _ = unix.Write(stop, le.AppendUint64(nil, 1))
+				<-over
+				unix.Close(stop)
+			}()
+		}
 	default:
 		go func() { exited <- end{st.Wait(), true} }()
 	}
