@@ -293,16 +293,20 @@ func (s *session) settles(p procfs.Process) *tracee.Attachment {
 func (s *session) settle(tries int) (off, all int, err error) {
 	s.setting.quiet = time.Time{}
 	s.setting.costly.Store(false)
-	var took time.Duration
-	defer func() { s.setting.next = time.Now().Add(max(costlyTime, settleShare*took)) }()
+	began, whole := time.Now(), s.o.Whole != nil
+	defer func() {
+		pause := costlyTime
+		if !whole { // else it is the one time that the program is planned as a whole
+			pause = max(pause, settleShare*time.Since(began))
+		}
+		s.setting.next = time.Now().Add(pause)
+	}()
 	for _, p := range s.changeable() {
 		a := s.settles(p)
 		if a == nil {
 			continue
 		}
-		began := time.Now()
 		got, serr := s.settleIn(p, a, tries)
-		took += time.Since(began)
 		if errors.Is(serr, tracee.ErrOther) || s.gone(p, serr) {
 			continue
 		}
