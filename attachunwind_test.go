@@ -20,6 +20,7 @@ import (
 func TestAttachUnwinders(t *testing.T) {
 	for name, flags := range map[string][]string{
 		"libgcc_s": nil, "own": {"-static-libgcc", "-static-libstdc++"}, "static": {"-static-pie", "-fPIE"},
+		"static, fixed": {"-static", "-no-pie"}, "static, fixed, with a search table": {"-static", "-no-pie", "-Wl,--eh-frame-hdr"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, buildAttached(t, flags...))
@@ -30,18 +31,16 @@ func TestAttachUnwinders(t *testing.T) {
 			r.end(t, 7, "right\n")
 		})
 	}
-	// Its start-up code registers the unwind information, whether there is a search table or not.
-	for _, table := range []string{"no-eh-frame-hdr", "eh-frame-hdr"} {
-		t.Run("static, fixed, "+table, func(t *testing.T) {
-			r := start(t, buildAttached(t, "-static", "-no-pie", "-Wl,--"+table))
-			o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf}
-			_, err := fentry.Attach(context.Background(), []int{r.cmd.Process.Pid}, o)
-			if err == nil || !strings.Contains(err.Error(), "its start-up code registers its unwind information") {
-				t.Error(err)
-			}
-			r.end(t, 7, "right\n")
-		})
-	}
+	// Its start-up code registers the unwind information.
+	t.Run("static, fixed, stripped", func(t *testing.T) {
+		r := start(t, buildAttached(t, "-static", "-no-pie", "-s"))
+		o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf}
+		_, err := fentry.Attach(context.Background(), []int{r.cmd.Process.Pid}, o)
+		if err == nil || !strings.Contains(err.Error(), "its start-up code registers its unwind information, and who unwinds is not known") {
+			t.Error(err)
+		}
+		r.end(t, 7, "right\n")
+	})
 }
 
 // Exceptions pass, and destructors of threads that are cancelled are called, where a function jumps to another image: in a

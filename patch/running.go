@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"bytes"
 	"cmp"
 	"debug/elf"
 	"errors"
@@ -17,7 +18,8 @@ import (
 //
 // At its exec stop nobody knows anything of an image. In a process that runs, unwinders know where its search table is,
 // and can be in the middle of an entry; they remember neither what the table nor what an entry says. So nothing is
-// changed in .eh_frame: all entries are copied, and the table's are led to the copies in their place, four bytes each.
+// changed in .eh_frame: all entries are copied, and the table's are led to the copies in their place, four bytes each. Where
+// the entries themselves are what unwinders go through, each is led to the CIE of its copy instead, which is four bytes as well.
 // Nothing new can be in the table, as it does not become longer, so unwinders know neither thunks nor displaced
 // instructions. They never look for a thunk, because the rule that finds a caller behind one is in the function's own
 // entry; but they would look for a call that has been displaced, and for a thunk where its function has jumped to another
@@ -83,6 +85,58 @@ func (l *layout) leaveUnwritable() error {
 	return nil
 }
 
+// unwindsByGCC reports whether a static image certainly has libgcc's unwinder, and no other: LLVM's wants CIEs in front of their
+// entries.
+func (p *Plan) unwindsByGCC() bool {
+	syms, err := p.file.Symbols()
+	if err != nil {
+		return false
+	}
+	gcc := false
+	for i := range syms {
+		switch syms[i].Name {
+		case "uw_frame_state_for": // a function of unwind-dw2.c
+			gcc = true
+		case "unw_init_local", "__unw_init_local":
+			return false
+		}
+	}
+	return gcc
+}
+
+// lead leads the image's own entries to the CIEs that their copies have.
+func (l *layout) lead(copies *ehframe.Moved, base uint64) error {
+	f := l.p.file
+	table, err := ehframe.Read(f)
+	if err != nil {
+		return err
+	}
+	of := make(map[uint64]uint64, len(copies.Entries))
+	for _, e := range copies.Entries {
+		of[e.PC] = e.FDE
+	}
+	for d := range table.All() {
+		entry, ok := of[d.PC]
+		if !ok {
+			continue
+		}
+		e, err := copies.LeadToCIE(f, d, entry, base)
+		addr := d.Addr + (e.Off - d.Off)
+		// The start-up code looks where the segments are, the section header may say something else.
+		off, in := f.Offset(addr)
+		if err == nil && (!in || off != e.Off || addr%4 != 0) {
+			err = fmt.Errorf("the entry at %#x is not where the segments say", d.Addr)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: its start-up code registers its unwind information: %w", ErrRunning, err)
+		}
+		l.tables = append(l.tables, arch.Edit{
+			Addr: addr, Old: bytes.Clone(f.Raw()[e.Off : e.Off+uint64(len(e.New))]), New: e.New, Reason: ReasonUnwind,
+		})
+	}
+	return nil
+}
+
 // LeftRunning is how many functions are left alone only because the program runs already, and why: "12 call-moves, 3 two-pages".
 func (p *Plan) LeftRunning() (n int, reasons string) {
 	by := make(map[record.Reason]uint64)
@@ -96,15 +150,21 @@ func (p *Plan) LeftRunning() (n int, reasons string) {
 	return n, tally(by)
 }
 
-// redirect leads the entries of the image's own search table to copies: hdr is the one over all, at an address.
-func (l *layout) redirect(hdr []byte, at uint64) error {
+// redirect leads the entries of the image's own search table to copies: hdr is the one over all, at an address. Where unwinders
+// read entry by entry what start-up code has registered, in order, or sorted by where the entries are, these are led to copies of
+// their CIEs, which begin at base.
+func (l *layout) redirect(hdr []byte, at uint64, copies *ehframe.Moved, base uint64) error {
 	addr, before, after, err := ehframe.Redirect(l.p.file, hdr, at)
 	if err == nil && l.p.registers() {
 		err = ehframe.ErrNoHeader // or one that nobody looks at
 	}
 	switch {
 	case errors.Is(err, ehframe.ErrNoHeader) && l.p.unwinds():
-		return fmt.Errorf("%w: its start-up code registers its unwind information; -T function changes none", ErrRunning)
+		if !l.p.unwindsByGCC() {
+			return fmt.Errorf("%w: its start-up code registers its unwind information, and who unwinds is not known; "+
+				"-T function changes none", ErrRunning)
+		}
+		return l.lead(copies, base)
 	case errors.Is(err, ehframe.ErrNoHeader):
 		return nil // nobody unwinds
 	case err != nil:

@@ -62,6 +62,7 @@ func (l *layout) unwind() error {
 	var hdr []byte
 	at = l.align(8)
 	moved := ehframe.Moved{EhFrame: l.rx, DebugFrame: debug}
+	base := at - uint64(len(l.rx))
 	copied, err := l.callers(&moved, at)
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func (l *layout) unwind() error {
 	at = l.add(piece{name: ".fentry.eh_frame_hdr", size: uint64(len(hdr)), align: 4, owner: nobody, ready: hdr})
 	l.ehFrameHdr = [2]uint64{at, uint64(len(hdr))}
 	if l.p.Options.Running && l.p.flavour().hides() && !l.p.Options.Addition.beside() {
-		if err := l.redirect(hdr, at); err != nil {
+		if err := l.redirect(hdr, at, &moved, base); err != nil {
 			return err
 		}
 	}

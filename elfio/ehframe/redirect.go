@@ -55,3 +55,22 @@ func Redirect(f *elfio.File, hdr []byte, hdrAddr uint64) (addr uint64, before, a
 	}
 	return h.addr + head, before, after, nil
 }
+
+// LeadToCIE returns the edit of the file by which an FDE uses another CIE, at an address, as a copy of the FDE in out at the
+// address entry does; out.EhFrame begins at address base. What they say else must be the same. The edit is of four bytes that
+// are aligned as the FDE is, so it can be made while somebody reads. It returns an error for lengths that no compiler writes, and
+// for a CIE out of reach.
+func (out *Moved) LeadToCIE(f *elfio.File, d *FDE, entry, base uint64) (elfio.RawEdit, error) {
+	o := raw.CodecOf(f.Raw()).Order
+	const cie = 4 // where in an FDE the distance to its CIE is
+	b, ok := raw.Slice(f.Raw(), d.Off, 2*cie)
+	copied, has := raw.Slice(out.EhFrame, entry-base, 2*cie)
+	if !ok || !has || o.Uint32(b) == 0xffffffff {
+		return elfio.RawEdit{}, elfio.FormatErrorf("FDE of .eh_frame", d.Off, "its length")
+	}
+	to := entry + cie - uint64(o.Uint32(copied[cie:]))
+	if dist := int64(d.Addr + cie - to); dist != int64(int32(dist)) {
+		return elfio.RawEdit{}, elfio.FormatErrorf("FDE of .eh_frame", d.Off, "its CIE would be %#x away", dist)
+	}
+	return elfio.RawEdit{Off: d.Off + cie, New: o.AppendUint32(nil, uint32(d.Addr+cie-to))}, nil
+}
