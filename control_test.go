@@ -595,8 +595,10 @@ func TestControlPipe(t *testing.T) {
 	}
 	commands, theirs := fifo("commands")
 	answers, back := fifo("answers")
-	c := startControlled(t, false, fentry.Options{Buffer: 8 << 20, Pipe: &session.ControlPipe{Commands: theirs, Answers: back}},
-		"-fpatchable-function-entry=5")
+	said := make(chan string, 10)
+	c := startControlledWith(t, false, fentry.Options{Buffer: 8 << 20, Pipe: &session.ControlPipe{Commands: theirs, Answers: back}},
+		func(format string, args ...any) { said <- fmt.Sprintf(format, args...) },
+		exec.Command(buildFile(t, "testdata/control.c", "-fpatchable-function-entry=5")))
 	say := func(line, want string) {
 		t.Helper()
 		fmt.Fprintln(commands, line)
@@ -609,6 +611,10 @@ func TestControlPipe(t *testing.T) {
 	}
 	say("ping", "ack")
 	say("disable", "ack")
+	say("evlist -v", "ack")
+	if got := <-said; !strings.HasPrefix(got, "tracing_on = 0; current_tracer = function_graph; ") {
+		t.Errorf("a list of %q", got)
+	}
 	c.do("work 1")
 	say("tracing_on = 2", "error 14: 0 or 1")
 	say(strings.Repeat("x", 70_000), "error 65536: a line has at most 65536 bytes")

@@ -26,6 +26,9 @@ var perfWords = map[string]string{
 	"enable": "tracing_on = 1", "disable": "tracing_on = 0", "snapshot": "dump", "stop": "detach",
 }
 
+// perfList is perf's word for a list of what is recorded, with options that say how. It goes where the recorder says all.
+const perfList = "evlist"
+
 // ack answers a line that was followed.
 const ack = "ack"
 
@@ -56,6 +59,10 @@ func (s *session) obeyPipe(p *ControlPipe) {
 
 // obeyWord follows a line.
 func (s *session) obeyWord(line string) string {
+	if word, _, _ := strings.Cut(line, " "); word == perfList {
+		s.logf("%s", s.status())
+		return ack
+	}
 	word, perf := perfWords[line]
 	if perf {
 		line = word

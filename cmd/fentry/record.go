@@ -192,7 +192,7 @@ the end, fentry says so, and an existing trace stays where it is.`,
 	addAllThreads(f)
 	f.DurationVar(&c.forTime, "for", 0, "end the recording after `TIME`, such as 5s; the program goes on")
 	f.StringVar(&c.control, "control", "", "take commands from FIFOs, `fifo:COMMANDS[,ANSWERS]`, or fd: and their "+
-		"descriptors, as perf has it: enable, disable, snapshot, stop, ping, and those of fentry control, a line each; "+
+		"descriptors, as perf has it: enable, disable, evlist, snapshot, stop, ping, and those of fentry control, a line each; "+
 		"the answer is ack, or why not")
 	f.DurationVar(&c.every, "stack-every", 0, "record the whole stack of each thread, and of all that the program starts, "+
 		"whenever it has run for `TIME`, such as 1ms: at its next call or return that is traced, or with -F none at once, by "+
