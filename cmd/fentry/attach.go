@@ -12,6 +12,7 @@ import (
 
 	"github.com/fentry-dev/fentry"
 	"github.com/fentry-dev/fentry/internal/osthread"
+	"github.com/fentry-dev/fentry/session"
 )
 
 // runAttached records processes that run already.
@@ -87,6 +88,9 @@ func processesNamed(name string) (pids []int) {
 			continue
 		}
 		exe, _ := os.Readlink(filepath.Join("/proc", e.Name(), "exe"))
+		if exe == "" { // its first thread can have ended
+			exe, _ = os.Readlink(filepath.Join(session.ProcessDir(pid), "exe"))
+		}
 		if exe == "" {
 			continue // a thread of the kernel, or one that this user cannot attach to
 		}
