@@ -28,7 +28,7 @@ var Header = []Field{
 	{"RECORDER", 28, "u32", "", "process id of the recorder; 0: the program writes its trace itself"},
 	{"NEXT", 32, "u64", "chunks", "growing file: number of the first chunk slot never used, advanced atomically"},
 	{"FREED", 40, "u32", "", "futex word, bumped when chunks become free"},
-	{"FILLED", 44, "u32", "", "futex word, bumped when a chunk becomes full"},
+	{"FILLED", 44, "u32", "", "futex word, bumped when a chunk becomes full, and when a process begins its first one"},
 	{"HEARTBEAT", 48, "u32", "", "bumped by a recorder that is alive"},
 	{"CLOSED", 52, "u32", "", "1: writers stop tracing"},
 	{"WAITERS", 56, "u32", "", "tasks that wait for a free chunk"},
