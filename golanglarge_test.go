@@ -92,8 +92,8 @@ var largePrograms = []struct {
 		return regexp.MustCompile(`(?m)^(Date|Last-Modified|Etag): .*$`).ReplaceAllString(said, "$1")
 	}},
 	{"github.com/nats-io/nats-server/v2", "v2.11.4", func(t *testing.T, dir string, start func(...string) *largeRun) string {
-		addr := "127.0.0.1:" + testtool.FreePort(t)
-		_, port, _ := net.SplitHostPort(addr)
+		port := testtool.FreePort(t)
+		addr := "127.0.0.1:" + port
 		server := start("-a", "127.0.0.1", "-p", port)
 		said := request(t, addr, "CONNECT {\"verbose\":false}\r\nSUB a.* 1\r\n"+strings.Repeat("PUB a.b 5\r\nhello\r\n", 1000)+"PING\r\n", "PONG")
 		server.interrupt()

@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -15,12 +13,10 @@ func TestAttachSecond(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("processes are attached to on x86-64")
 	}
-	testtool.Need(t, "gcc")
 	needNamespaces(t)
 	needFentry(t)
-	dir := t.TempDir()
-	source, program, data := filepath.Join(dir, "p.c"), filepath.Join(dir, "program"), filepath.Join(dir, "data")
-	if err := os.WriteFile(source, []byte(`#include <unistd.h>
+	data := filepath.Join(t.TempDir(), "data")
+	program := testtool.Compile(t, "program", `#include <unistd.h>
 __attribute__((noipa)) int work(int n) { return n + 1; }
 int main(void)
 {
@@ -28,12 +24,7 @@ int main(void)
 	for (int i = 0;; i = work(i))
 		usleep(1000);
 }
-`), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("gcc", "-O2", "-fpatchable-function-entry=5", source, "-o", program).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+`, "-O2", "-fpatchable-function-entry=5")
 	const script = `"$1" & second=$!
 until third=$(cat /proc/$second/task/$second/children) && [ -n "$third" ]; do sleep .02; done
 [ $second = 2 ] || exit 3

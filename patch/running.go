@@ -1,7 +1,6 @@
 package patch
 
 import (
-	"bytes"
 	"cmp"
 	"debug/elf"
 	"errors"
@@ -72,13 +71,15 @@ func (l *layout) leaveUnwritable() error {
 		return fmt.Errorf("%w: a Go program, whose stacks move", ErrRunning)
 	}
 	for i := range l.p.Functions {
-		if fn := &l.p.Functions[i]; fn.Action == Trace && fn.Moved > 0 && m.calls(fn.Bytes[:fn.Moved]) {
+		switch fn := &l.p.Functions[i]; {
+		case fn.Action != Trace:
+		case fn.Moved > 0 && m.calls(fn.Bytes[:fn.Moved]):
 			fn.leave(record.ReasonCallMoves)
-		} else if fn.Action == Trace && fn.Len > 0 && l.p.inTwoPages(fn.Addr, fn.Len) {
+		case fn.Len > 0 && l.p.inTwoPages(fn.Addr, fn.Len):
 			fn.leave(record.ReasonTwoPages)
-		} else if fn.Action == Trace && fn.BesideSyscall {
+		case fn.BesideSyscall:
 			fn.leave(record.ReasonBesideSyscall)
-		} else if fn.Action == Trace && l.p.Options.Unwound && !(cCode{o: &l.p.Options}).looks() && (fn.JumpsAway || fn.Kind == record.KindLibCall) {
+		case l.p.Options.Unwound && !(cCode{o: &l.p.Options}).looks() && (fn.JumpsAway || fn.Kind == record.KindLibCall):
 			fn.leave(record.ReasonJumpsAway)
 		}
 	}
@@ -106,8 +107,7 @@ func (p *Plan) unwindsByGCC() bool {
 
 // lead leads the image's own entries to the CIEs that their copies have.
 func (l *layout) lead(copies *ehframe.Moved, base uint64) error {
-	f := l.p.file
-	table, err := ehframe.Read(f)
+	table, err := ehframe.Read(l.p.file)
 	if err != nil {
 		return err
 	}
@@ -120,19 +120,13 @@ func (l *layout) lead(copies *ehframe.Moved, base uint64) error {
 		if !ok {
 			continue
 		}
-		e, err := copies.LeadToCIE(f, d, entry, base)
-		addr := d.Addr + (e.Off - d.Off)
-		// The start-up code looks where the segments are, the section header may say something else.
-		off, in := f.Offset(addr)
-		if err == nil && (!in || off != e.Off || addr%4 != 0) {
+		e, err := copies.LeadToCIE(l.p.file, d, entry, base)
+		if err == nil && (d.Addr%4 != 0 || !l.editEntry(d, e)) {
 			err = fmt.Errorf("the entry at %#x is not where the segments say", d.Addr)
 		}
 		if err != nil {
 			return fmt.Errorf("%w: its start-up code registers its unwind information: %w", ErrRunning, err)
 		}
-		l.tables = append(l.tables, arch.Edit{
-			Addr: addr, Old: bytes.Clone(f.Raw()[e.Off : e.Off+uint64(len(e.New))]), New: e.New, Reason: ReasonUnwind,
-		})
 	}
 	return nil
 }

@@ -392,19 +392,25 @@ func (l *layout) appendFrames(to *ehframe.Moved, at uint64, fdes iter.Seq[*ehfra
 
 // hide makes the originals of copied FDEs cover no code, as what start-up code registers is looked at first.
 func (l *layout) hide(fdes iter.Seq[*ehframe.FDE]) bool {
-	f := l.p.file
 	for d := range fdes {
-		e, err := ehframe.Hide(f, d)
-		addr := d.Addr + (e.Off - d.Off)
-		// The start-up code looks where the segments are, the section header may say something else.
-		if off, ok := f.Offset(addr); err != nil || !ok || off != e.Off {
+		if e, err := ehframe.Hide(l.p.file, d); err != nil || !l.editEntry(d, e) {
 			l.tables = nil
 			return false
 		}
-		l.tables = append(l.tables, arch.Edit{
-			Addr: addr, Old: bytes.Clone(f.Raw()[e.Off : e.Off+uint64(len(e.New))]), New: e.New, Reason: ReasonUnwind,
-		})
 	}
+	return true
+}
+
+// editEntry has a part of an FDE changed in its place. It returns false if start-up code finds another entry there: it looks where the
+// segments are, the section header may say something else.
+func (l *layout) editEntry(d *ehframe.FDE, e elfio.RawEdit) bool {
+	f, addr := l.p.file, d.Addr+(e.Off-d.Off)
+	if off, ok := f.Offset(addr); !ok || off != e.Off {
+		return false
+	}
+	l.tables = append(l.tables, arch.Edit{
+		Addr: addr, Old: bytes.Clone(f.Raw()[e.Off : e.Off+uint64(len(e.New))]), New: e.New, Reason: ReasonUnwind,
+	})
 	return true
 }
 

@@ -296,17 +296,11 @@ func (p *process) called(text string) {
 
 // readCommandLine reads /proc/PID/cmdline, with blanks for NULs.
 func readCommandLine(pid int) string {
-	fd, err := unix.Open(procfs.Dir(pid)+"/cmdline", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	b, err := procfs.ReadOnce(procfs.Dir(pid)+"/cmdline", make([]byte, mostTitle))
 	if err != nil {
 		return ""
 	}
-	defer unix.Close(fd)
-	b := make([]byte, mostTitle)
-	n, err := unix.Read(fd, b)
-	if err != nil || n <= 0 {
-		return ""
-	}
-	return strings.TrimRight(string(bytes.ReplaceAll(b[:n], []byte{0}, []byte{' '})), " ")
+	return strings.TrimRight(string(bytes.ReplaceAll(b, []byte{0}, []byte{' '})), " ")
 }
 
 // ended notes that a process has ended, and how, if that can be known. The caller has the lock.

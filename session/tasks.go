@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fentry-dev/fentry/session/internal/procfs"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -115,17 +113,11 @@ func (ps *processes) lookAt(pid int, children bool) {
 
 // readIDs reads a file of ids, as far as they fit into a page; nil: the kernel has none.
 func readIDs(path string) (ids []int) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	b, err := procfs.ReadOnce(path, make([]byte, 4096))
 	if err != nil {
 		return nil
 	}
-	defer unix.Close(fd)
-	b := make([]byte, 4096)
-	n, err := unix.Read(fd, b)
-	if err != nil || n <= 0 {
-		return nil
-	}
-	for f := range strings.FieldsSeq(string(b[:n])) {
+	for f := range strings.FieldsSeq(string(b)) {
 		if id, err := strconv.Atoi(f); err == nil {
 			ids = append(ids, id)
 		}

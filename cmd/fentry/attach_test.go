@@ -14,10 +14,7 @@ import (
 
 // A process is found by its program's name, also if its first thread has ended.
 func TestProcessesNamed(t *testing.T) {
-	testtool.Need(t, "gcc")
-	dir := t.TempDir()
-	source, program := filepath.Join(dir, "p.c"), filepath.Join(dir, fmt.Sprintf("named-%d", os.Getpid()))
-	if err := os.WriteFile(source, []byte(`#include <pthread.h>
+	program := testtool.Compile(t, fmt.Sprintf("named-%d", os.Getpid()), `#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 static void *thread(void *unused) { char c; while (read(0, &c, 1) > 0); exit(0); }
@@ -29,12 +26,7 @@ int main(int argc, char **argv)
 		pthread_exit(0);
 	pthread_join(t, 0);
 }
-`), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("gcc", "-pthread", source, "-o", program).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+`, "-pthread")
 	var want []int
 	for _, args := range [][]string{nil, {"first thread ends"}} {
 		cmd := exec.Command(program, args...)

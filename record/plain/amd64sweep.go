@@ -145,7 +145,8 @@ func (s *amd64Sweep) besideSyscall(d *decoder, in amd64.Inst, pc uint64) {
 	case in.Op == amd64.Call && in.PCRel == amd64.PCRelBranch:
 		t := in.Target(pc)
 		if s.asked {
-			d.notes = append(d.notes, note{addr: s.before, fact: besideSyscall, from: -1}, note{addr: t, fact: besideSyscall, from: -1})
+			d.beside(s.before)
+			d.beside(t)
 		}
 		s.before, s.asked = t, false
 	case in.Op == amd64.CallInd || in.Op.EndsBlock():

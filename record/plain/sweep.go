@@ -322,6 +322,11 @@ func (d *decoder) branch(to uint64, always, entry bool, lead int) {
 // called notes a direct call.
 func (d *decoder) called(to uint64) { d.notes = append(d.notes, note{addr: to, mark: called}) }
 
+// beside notes what is called beside a system call.
+func (d *decoder) beside(to uint64) {
+	d.notes = append(d.notes, note{addr: to, fact: besideSyscall})
+}
+
 // names notes an address that an instruction has, if it is one of code.
 func (d *decoder) names(addr uint64) {
 	if addr >= d.f.marks.lo && addr < d.f.marks.hi {

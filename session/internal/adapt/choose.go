@@ -38,9 +38,8 @@ func (m *Meter) Decide(may func(id uint32) bool) []Off {
 	if m.now.Monotonic-m.from < int64(m.o.Window) {
 		return nil
 	}
-	var hot load
-	too := 0.0     // events above what is aimed at, of threads above the limit
-	elapsed := 0.0 // ticks that their chunks cover
+	// Of threads above the limit: their events, those above what is aimed at, and the ticks that their chunks cover.
+	var events, too, elapsed float64
 	asked := 0
 	for task, t := range m.tasks {
 		if m.o.CPU != nil && asked < maxAsked && m.mayExceed(t) {
@@ -50,14 +49,14 @@ func (m *Meter) Decide(may func(id uint32) bool) []Off {
 		all := t.past
 		all.add(t.window)
 		if m.excess(t.window, m.o.Limit) > 0 && m.excess(all, m.o.Limit) > m.o.Limit*float64(grace)/m.o.Event {
-			hot.add(t.window)
+			events += t.window.events
 			elapsed += t.elapsed
 			too += m.excess(t.window, aim*m.o.Limit)
 		}
 	}
 	var off []Off
 	if too > 0 {
-		off = m.choose(too/hot.events, hot.events/(elapsed/m.ticks()/1e9), may)
+		off = m.choose(too/events, events/(elapsed/m.ticks()/1e9), may)
 	}
 	m.begin()
 	return off

@@ -67,20 +67,28 @@ func parseStat(b []byte) (procStat, error) {
 	return s, err
 }
 
-func ReadStat(path string) (procStat, error) {
-	// Not through package os: this is read of many processes, and its files are
+// ReadOnce returns what one read of a file into b has.
+func ReadOnce(path string, b []byte) ([]byte, error) {
+	// Not through package os: this is done for many processes, and its files are
 	// made ready for polling first.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return procStat{}, err
+		return nil, err
 	}
 	defer unix.Close(fd)
-	var b [1024]byte
-	n, err := unix.Read(fd, b[:])
+	n, err := unix.Read(fd, b)
+	if err != nil {
+		return nil, err
+	}
+	return b[:n], nil
+}
+
+func ReadStat(path string) (procStat, error) {
+	b, err := ReadOnce(path, make([]byte, 1024))
 	if err != nil {
 		return procStat{}, err
 	}
-	return parseStat(b[:n])
+	return parseStat(b)
 }
 
 // IsProcess tells whether an id is a process's, which may have ended if nobody has waited for it. A thread's is not, though
@@ -190,17 +198,11 @@ func TaskDead(pid, tid int) bool {
 // While it runs that is brought up to date by the timer's interrupts. ok is false if the thread has ended, or the kernel
 // does not count.
 func ProcessorTime(pid, tid int) (ns uint64, ok bool) {
-	fd, err := unix.Open(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	b, err := ReadOnce(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid), make([]byte, 64))
 	if err != nil {
 		return 0, false
 	}
-	defer unix.Close(fd)
-	var b [64]byte
-	n, err := unix.Read(fd, b[:])
-	if err != nil {
-		return 0, false
-	}
-	first, _, _ := bytes.Cut(b[:n], []byte(" "))
+	first, _, _ := bytes.Cut(b, []byte(" "))
 	ns, err = strconv.ParseUint(string(first), 10, 64)
 	return ns, err == nil && ns != 0
 }
