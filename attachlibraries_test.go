@@ -210,7 +210,7 @@ func attachUnloaded(t *testing.T, skips []int) {
 		}
 	}
 	traced := make(map[string]bool)
-	for i, deadline := 0, time.Now().Add(2*time.Minute); i < 30/len(libs) || len(traced) < len(libs) && time.Now().Before(deadline); i++ {
+	for i, deadline := 0, time.Now().Add(2*time.Minute); i < 12/len(libs) || len(traced) < len(libs) && time.Now().Before(deadline); i++ {
 		// It can also be that the library goes before anything was changed.
 		res, err := fentry.Attach(context.Background(), []int{r.cmd.Process.Pid}, o)
 		if err != nil {

@@ -63,7 +63,7 @@ func TestAttachMapping(t *testing.T) {
 	for name, flags := range map[string][]string{"static": {"-static-pie", "-fPIE"}, "dynamic": nil} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, buildFile(t, source, flags...))
-			for range 30 {
+			for range 12 {
 				attach(t, r.cmd.Process.Pid, fentry.Options{Libraries: []string{"libc.so.6"}}, time.Millisecond)
 			}
 			r.end(t, 7, "right\n")

@@ -375,12 +375,12 @@ func TestKillRecorderAdds(t *testing.T) {
 	program, killer, recorder := buildAttached(t), buildFile(t, "testdata/killer.c"), buildRecorder(t)
 	for name, args := range map[string][]string{"one thread": {"one"}, "busy": nil} {
 		t.Run(name, func(t *testing.T) {
-			stride := 211
+			stride := 431
 			switch {
 			case testtool.Wide():
 				stride = 1
 			case args == nil:
-				stride = 601
+				stride = 1201
 			}
 			added := 0
 			for n, steps := 1, 1<<30; n <= steps; n += stride {

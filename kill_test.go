@@ -218,12 +218,12 @@ func TestKillRecorderAnywhere(t *testing.T) {
 	dir := t.TempDir()
 	for name, args := range map[string][]string{"one thread": {"one"}, "busy": nil} {
 		t.Run(name, func(t *testing.T) {
-			stride := 29 // of some 700 and 1500
+			stride := 59 // of some 700 and 1500
 			switch {
 			case testtool.Wide():
 				stride = 1
 			case args == nil:
-				stride = 67
+				stride = 149
 			}
 			for n, steps := 1, 1<<30; n <= steps; n += stride {
 				r := start(t, program, args...)
