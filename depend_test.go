@@ -67,7 +67,7 @@ var mayImport = map[string][]string{
 	"session/internal/tracedir": {"trace", "internal/format", "internal/atomicfile", "internal/safefile",
 		"session/internal/procfs"},
 	"session/internal/perf":     {},
-	"session/internal/switches": {"trace", "internal/format", "session/internal/clock", "session/internal/perf"},
+	"session/internal/switches": {"trace", "internal/format", "session/internal/clock", "session/internal/perf", "session/internal/procfs"},
 	"session/internal/samples": {"trace", "internal/format", "internal/mapped", "session/internal/clock", "session/internal/perf",
 		"stacks", "symbol"},
 	"session/internal/tracee": {"arch", "arch/amd64", "arch/arm64", "elfio", "internal/format", "internal/mapped", "internal/osthread", "internal/parallel",

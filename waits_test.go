@@ -4,6 +4,7 @@ package fentry_test
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -96,5 +97,63 @@ func TestWaits(t *testing.T) {
 			t.Errorf("%s: %d calls, %v on a processor and %v off it, %v unknown, of %v; want %v and %v", name,
 				s.Calls, cpu, wait, time.Duration(s.Unknown), total, want.cpu, want.wait)
 		}
+	}
+}
+
+// What runs already is followed from now on: all threads of all processes that are attached to.
+func TestAttachWaits(t *testing.T) {
+	cmd := exec.Command(buildFile(t, "testdata/attachwaits.c"))
+	c := startTold(t, cmd)
+	t.Cleanup(func() { c.in.Close(); cmd.Wait() })
+	var child int
+	if _, err := fmt.Sscan(c.line(), &child); err != nil {
+		t.Fatal(err)
+	}
+	pids := []int{cmd.Process.Pid, child}
+	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf, For: 500 * time.Millisecond}
+	res, err := fentry.Attach(context.Background(), pids, o)
+	if err != nil && strings.Contains(err.Error(), "not permitted") {
+		t.Skip(err)
+	}
+	if err != nil || res.Lost != 0 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	tr, err := trace.Open(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	w := tr.Waiting()
+	if w.Source == "" {
+		t.Skipf("needs a kernel that tells of task switches: %s", w.Reason)
+	}
+	rows, err := tr.Report(trace.ReportOptions{Waits: true, PerProcess: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ms = int64(time.Millisecond)
+	seen := make(map[string]int)
+	for _, s := range rows {
+		t.Logf("%s: %d calls, %v = %v + %v", s.Name, s.Calls, time.Duration(s.Total), time.Duration(s.CPU), time.Duration(s.Wait))
+		if s.Unknown != 0 || s.CPU+s.Wait != s.Total {
+			t.Errorf("%s: %v are not known", s.Name, time.Duration(s.Unknown))
+		}
+		n := int64(s.Calls) - 1 // one can be open when the recording ends
+		switch s.Name {
+		case "doze":
+			if s.Wait < 5*ms*n {
+				t.Errorf("doze waits for %v in %d calls", time.Duration(s.Wait), s.Calls)
+			}
+		case "work":
+			if s.CPU < 2*ms*n-2*ms*n/10-ms {
+				t.Errorf("work works for %v in %d calls", time.Duration(s.CPU), s.Calls)
+			}
+		default:
+			continue
+		}
+		seen[s.Name]++
+	}
+	if seen["doze"] != len(pids) || seen["work"] != len(pids) {
+		t.Errorf("%v, of %d processes", seen, len(pids))
 	}
 }

@@ -12,11 +12,20 @@ import (
 // followSwitches begins to record when the threads of a process, and of what it starts, are off a processor. Where that
 // is not possible, the trace says why.
 func (s *session) followSwitches(pid int) {
-	if !s.o.Switches || s.pool == nil || s.switches != nil {
+	if !s.o.Switches || s.pool == nil || s.switches != nil && s.o.Attach == nil {
+		return
+	}
+	if s.switches != nil {
+		if err := s.switches.Add(pid); err != nil {
+			s.logf("process %d: when its threads wait is not recorded: %v", pid, err)
+		}
 		return
 	}
 	err := errors.New("the program runs under an emulator, which has the threads")
-	if !s.foreign() {
+	switch {
+	case s.o.Attach != nil:
+		s.switches, err = switches.FollowRunning(pid)
+	case !s.foreign():
 		s.switches, err = switches.Follow(pid)
 	}
 	s.info.Switches = &trace.InfoSwitches{Source: trace.SwitchesPerf}

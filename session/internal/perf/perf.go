@@ -54,29 +54,72 @@ func Open(pid int, attr unix.PerfEventAttr) ([]*Ring, error) {
 }
 
 // OpenRunning is Open for a process that runs already, with all of its threads: but for those, if any, that begin while
-// this looks at which there are.
-func OpenRunning(pid int, attr unix.PerfEventAttr) ([]*Ring, error) {
+// this looks at which there are. It returns their ids, too.
+func OpenRunning(pid int, attr unix.PerfEventAttr) (rings []*Ring, tids []int, err error) {
+	if tids, err = threadsOf(pid); err != nil {
+		return nil, nil, err
+	}
+	// The first thread can have ended while others go on.
+	for i, tid := range tids {
+		rings, err = Open(tid, attr)
+		if errors.Is(err, unix.ESRCH) {
+			continue
+		}
+		if err == nil {
+			err = addAll(rings, tids[i+1:], attr)
+		}
+		if err != nil {
+			Close(rings)
+			return nil, nil, err
+		}
+		return rings, tids, nil
+	}
+	return nil, nil, fmt.Errorf("perf events of process %d: %w", pid, unix.ESRCH)
+}
+
+// Add has rings tell of one more process that runs, as OpenRunning does. After an error they tell of what they told before,
+// and perhaps of some threads of it.
+func Add(rings []*Ring, pid int, attr unix.PerfEventAttr) (tids []int, err error) {
+	if tids, err = threadsOf(pid); err != nil {
+		return nil, err
+	}
+	return tids, addAll(rings, tids, attr)
+}
+
+// threadsOf are the ids of a process's threads.
+func threadsOf(pid int) (tids []int, err error) {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
 		return nil, err
 	}
-	rings, err := Open(pid, attr)
-	if err != nil {
-		return nil, err
-	}
 	for _, task := range tasks {
-		tid, err := strconv.Atoi(task.Name())
-		if err != nil || tid == pid {
-			continue
+		if tid, err := strconv.Atoi(task.Name()); err == nil {
+			tids = append(tids, tid)
 		}
+	}
+	return tids, nil
+}
+
+// mostEvents bounds the events of threads that are there already: each is a file, and takes the kernel some 10 us to make.
+const mostEvents = 1 << 14
+
+// addAll has rings tell of more threads. Half of the files that can be open are for others.
+func addAll(rings []*Ring, tids []int, attr unix.PerfEventAttr) error {
+	events, most := uint64(len(tids)*len(rings)), unix.Rlimit{}
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &most); err != nil {
+		return err
+	}
+	if room := min(most.Cur/2, mostEvents); events > room {
+		return fmt.Errorf("its threads would take %d perf events, one each for each processor, and %d is the most", events, room)
+	}
+	for _, tid := range tids {
 		for _, r := range rings {
 			if err := r.add(tid, attr); err != nil && !errors.Is(err, unix.ESRCH) { // else it has ended
-				Close(rings)
-				return nil, err
+				return err
 			}
 		}
 	}
-	return rings, nil
+	return nil
 }
 
 // add has a ring tell of one more thread, and of what that starts.

@@ -90,11 +90,12 @@ func Follow(pid int, o Options) (*Recorder, error) {
 	if !kernel {
 		attr.Bits |= unix.PerfBitExcludeKernel
 	}
-	open := perf.Open
+	var rings []*perf.Ring
 	if o.Running {
-		open = perf.OpenRunning
+		rings, _, err = perf.OpenRunning(pid, attr)
+	} else {
+		rings, err = perf.Open(pid, attr)
 	}
-	rings, err := open(pid, attr)
 	if err != nil {
 		return nil, err
 	}

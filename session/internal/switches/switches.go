@@ -4,11 +4,14 @@ package switches
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fentry-dev/fentry/session/internal/clock"
 	"github.com/fentry-dev/fentry/session/internal/perf"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
 // A Recorder follows a process and all that it starts. It reads what the kernel tells of each processor in rounds, and
@@ -24,6 +27,15 @@ type Recorder struct {
 	clock    clock.Line
 	ts       threads
 	chunks   perf.Chunks
+
+	mu  sync.Mutex
+	met []met // that ts does not know of yet
+}
+
+// A met thread was there before it was followed, and was on a processor, or ready for one, at a time.
+type met struct {
+	pid, tid uint32
+	counter  uint64
 }
 
 // idle bounds the time between rounds: the frequency of the two clocks is taken to be constant for as long.
@@ -39,7 +51,20 @@ func Follow(pid int) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Recorder{clock: clock.NewLine()}
+	return follow(rings, nil)
+}
+
+// FollowRunning is Follow for a process that runs already, with the threads that it has.
+func FollowRunning(pid int) (*Recorder, error) {
+	rings, tids, err := perf.OpenRunning(pid, event)
+	if err != nil {
+		return nil, err
+	}
+	return follow(rings, meet(pid, tids))
+}
+
+func follow(rings []*perf.Ring, first []met) (r *Recorder, err error) {
+	r = &Recorder{clock: clock.NewLine(), met: first}
 	for _, g := range rings {
 		r.rings = append(r.rings, &ring{Ring: g})
 	}
@@ -50,6 +75,33 @@ func Follow(pid int) (*Recorder, error) {
 	return r, nil
 }
 
+// Add follows one more process that runs already. It is not to be called while Stop is.
+func (r *Recorder) Add(pid int) error {
+	var rings []*perf.Ring
+	for _, g := range r.rings {
+		rings = append(rings, g.Ring)
+	}
+	tids, err := perf.Add(rings, pid, event)
+	if err == nil {
+		r.mu.Lock()
+		r.met = append(r.met, meet(pid, tids)...)
+		r.mu.Unlock()
+	}
+	return err
+}
+
+// meet returns those of a process's threads, which are followed by now, that do not wait. Of those that wait the first
+// record will tell that they do no more; one that does not could have left its processor only with a record.
+func meet(pid int, tids []int) (all []met) {
+	for _, tid := range tids {
+		m := met{uint32(pid), uint32(tid), clock.Read().Counter}
+		if st, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/task/%d/stat", pid, tid)); err == nil && st.State == 'R' {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
 // read reads all rings, and takes the records up to the round before, or the last ones.
 func (r *Recorder) read(_ []*perf.Ring, last bool) {
 	until := uint64(r.clock.Now.Monotonic)
@@ -57,6 +109,13 @@ func (r *Recorder) read(_ []*perf.Ring, last bool) {
 		until = ^uint64(0)
 	}
 	r.clock.Read()
+	r.mu.Lock()
+	first := r.met
+	r.met = nil
+	r.mu.Unlock()
+	for _, m := range first {
+		r.ts.meet(m)
+	}
 	for _, g := range r.rings {
 		g.read(func(rec record) { r.round = append(r.round, rec) }, func() uint64 {
 			return uint64(clock.Read().Monotonic)

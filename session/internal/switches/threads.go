@@ -24,6 +24,7 @@ const running = ^uint32(0)
 type thread struct {
 	pid, tid uint32
 	state    uint32 // since since
+	first    bool   // no record has told of it yet: if it is not running, it waits to be
 	since    uint64
 	from     uint64 // where its unfinished chunk begins
 	entries  []byte
@@ -81,6 +82,13 @@ func (ts *threads) add(r *record, state uint32) {
 	ts.live[r.tid] = &thread{pid: r.pid, tid: r.tid, state: state, since: r.time, from: r.time}
 }
 
+// meet begins to follow a thread that was there before, if no record has told of it yet.
+func (ts *threads) meet(m met) {
+	if ts.live[m.tid] == nil && m.counter >= ts.trust {
+		ts.live[m.tid] = &thread{pid: m.pid, tid: m.tid, state: running, first: true, since: m.counter, from: m.counter}
+	}
+}
+
 // change takes a thread to another state.
 func (ts *threads) change(k *thread, now uint64, state uint32) {
 	if now < ts.trust && k.state == format.SchedUnknown {
@@ -88,10 +96,10 @@ func (ts *threads) change(k *thread, now uint64, state uint32) {
 	}
 	was := k.state
 	if (was == running) == (state == running) {
-		was = format.SchedUnknown // a record between them is missing
+		was = format.SchedUnknown // a record between them is missing, or it was waiting to be on a processor
 	}
 	ts.went(k, was, now)
-	k.state = state
+	k.state, k.first = state, false
 }
 
 // went notes what a thread did until now.
@@ -121,8 +129,11 @@ func (ts *threads) doubt(from, until uint64) {
 	ts.trust = max(ts.trust, until)
 	for _, k := range ts.live {
 		if k.state != format.SchedUnknown {
+			if k.first {
+				k.state = format.SchedUnknown
+			}
 			ts.went(k, k.state, from)
-			k.state = format.SchedUnknown
+			k.state, k.first = format.SchedUnknown, false
 		}
 	}
 }

@@ -31,6 +31,13 @@ func TestThreads(t *testing.T) {
 		{"begun while records can be missing", "unknown 5 40, begins 10, in 20, out 30, in 50, ends 60",
 			"10-60: unknown 10-50"},
 		{"no room twice", "in 10, unknown 20 40, unknown 30 60, out 50, in 70, ends 80", "10-80: unknown 20-70"},
+		{"met running", "met 10, out 20, in 30, ends 40", "10-40: waiting 20-30"},
+		{"met on its processor, which it never leaves", "met 10", "10-100:"},
+		{"met as it waits for a processor", "met 10, in 20, out 30, in 50, ends 60", "10-60: unknown 10-20, waiting 30-50"},
+		{"met when it has told", "out 10, met 20, in 30, ends 40", "10-40: waiting 10-30"},
+		{"met before what it tells of an earlier time", "met 20, out 10, in 30, ends 40", "20-40: waiting 20-30"},
+		{"met while records can be missing", "unknown 5 40, met 10, out 50, in 60, ends 70", "50-70: waiting 50-60"},
+		{"no room when it was met", "met 10, unknown 20 40, in 50, ends 60", "10-60: unknown 10-20, unknown 20-50"},
 		{"time does not go back", "in 10, out 30, in 20, ends 50", "10-50: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -40,6 +47,10 @@ func TestThreads(t *testing.T) {
 				var name string
 				r := record{pid: 7, tid: 8}
 				fmt.Sscan(line, &name, &r.time, &r.until)
+				if name == "met" {
+					ts.meet(met{pid: r.pid, tid: r.tid, counter: r.time})
+					continue
+				}
 				r.kind = map[string]kind{"out": out, "yielded": yielded, "in": in, "begins": begins, "ends": ends,
 					"unknown": unknown}[name]
 				ts.take(&r)
