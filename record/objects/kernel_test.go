@@ -214,7 +214,7 @@ func TestKernel(t *testing.T) {
 			if wide {
 				k.run(t, "vmlinux")
 			} else {
-				k.run(t, "lib/", "mm/")
+				k.run(t, "mm/")
 			}
 			list := k.objects(t)
 			var sum tally
@@ -227,7 +227,7 @@ func TestKernel(t *testing.T) {
 				}
 			}
 			t.Log(&sum)
-			if len(list) < 50 || sum.sites < 500 {
+			if len(list) < 40 || sum.sites < 500 {
 				t.Errorf("%d objects with %d sites", len(list), sum.sites)
 			}
 			if wide {
