@@ -55,15 +55,13 @@ func (r *run) sample(so *session.Options) {
 	r.o.Plan.StackEvery = r.o.StackEvery
 }
 
-// sampleRunning takes the stacks of a process that runs already, and of all that it starts. Nothing is put into it.
+// sampleRunning takes the stacks of processes that run already, and of all that they start. Nothing is put into them.
 func sampleRunning(ctx context.Context, pids []int, o Options) (*Result, error) {
 	switch err := session.CanSample(o.StackEvery); {
 	case err != nil:
 		return nil, fmt.Errorf("stacks on a timer: %w", err)
 	case !o.Plan.NoFunctions || o.Syscalls || o.StackMode == StackDeferred:
 		return nil, fmt.Errorf("stacks on a timer, with functions or system calls, %w", ErrAttach)
-	case len(pids) > 1:
-		return nil, errors.New("stacks on a timer are taken of one process, and of what it starts")
 	}
 	so := session.Options{
 		Path: "/proc", Args: commandLine(pids[0]), Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Info: o.Info, Logf: o.Logf,

@@ -233,60 +233,64 @@ func testSamplesDeferred(t *testing.T, tg target) {
 // inWork is what is above main or thread in stacks of busy.c.
 var inWork = regexp.MustCompile(`^((inner |ms )?(rec )*|.*clock_gettime.* ms )work$`)
 
-// TestSamplesAttached takes stacks on a timer of all threads of a process that runs already, those that begin meanwhile, too,
-// and leaves it as it was.
+// TestSamplesAttached takes stacks on a timer of all threads of processes that run already, those that begin meanwhile, too,
+// and leaves them as they were.
 func TestSamplesAttached(t *testing.T) {
 	if err := session.CanSample(time.Millisecond); err != nil {
 		t.Skipf("needs perf events: %v", err)
 	}
 	needFentry(t)
-	testtool.Need(t, "gcc")
 	dir := t.TempDir()
 	prog, data := filepath.Join(dir, "threads"), filepath.Join(dir, "data")
-	out, err := exec.Command("gcc", "-O1", "-g", "-o", prog, "testdata/stacks/threads.c", "-lpthread").CombinedOutput()
-	if err != nil {
-		t.Fatalf("gcc: %v\n%s", err, out)
+	testtool.Need(t, "gcc")
+	testtool.Output(t, "gcc", "-O1", "-g", "-o", prog, "testdata/stacks/threads.c", "-lpthread")
+	args := []string{"record", "-q", "-o", data, "-F", "none", "--stack-every", "1ms", "--for", "3s"}
+	var pids []int
+	for range 2 {
+		program := exec.Command(prog)
+		in, err := program.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ready, err := program.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := program.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := program.Process.Signal(syscall.Signal(0)); err != nil {
+				t.Errorf("the program: %v", err)
+			}
+			_ = program.Process.Kill()
+			_ = program.Wait()
+		}()
+		if _, err := ready.Read(make([]byte, len("ready\n"))); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, func() { _, _ = in.Write([]byte("x")) })
+		pids, args = append(pids, program.Process.Pid), append(args, "-p", fmt.Sprint(program.Process.Pid))
 	}
-	program := exec.Command(prog)
-	in, err := program.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ready, err := program.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = program.Process.Kill()
-		_ = program.Wait()
-	}()
-	if _, err := ready.Read(make([]byte, len("ready\n"))); err != nil {
-		t.Fatal(err)
-	}
-	record := exec.Command(fentry, "record", "-q", "-o", data, "-p", fmt.Sprint(program.Process.Pid), "-F", "none",
-		"--stack-every", "1ms", "--for", "3s")
-	time.AfterFunc(time.Second, func() { _, _ = in.Write([]byte("x")) })
-	if out, err := record.CombinedOutput(); err != nil {
+	if out, err := exec.Command(fentry, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
-	}
-	if err := program.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("the program: %v", err)
 	}
 	tr, err := trace.Open(data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tr.Close()
-	found := map[string]int{}
+	type function struct {
+		pid  int
+		name string
+	}
+	names, found := []string{"main", "early", "late"}, map[function]int{}
 	err = tr.Walk(trace.WalkOptions{}, func(ev *trace.Event) error {
 		if ev.Kind == trace.Stacktrace && ev.Backtrace.End == "outermost" {
 			labels := tr.StackLabels(ev)
-			for _, name := range []string{"main", "early", "late"} {
+			for _, name := range names {
 				if slices.Contains(labels, name) {
-					found[name]++
+					found[function{ev.Task.PID, name}]++
 				}
 			}
 		}
@@ -295,10 +299,14 @@ func TestSamplesAttached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found["main"] < 10 || found["early"] < 10 || found["late"] < 10 {
-		t.Errorf("%v stacks in three threads", found)
+	for _, pid := range pids {
+		for _, name := range names {
+			if found[function{pid, name}] < 10 {
+				t.Errorf("%d stacks of %s in process %d", found[function{pid, name}], name, pid)
+			}
+		}
 	}
-	refused := exec.Command(fentry, "record", "-o", data, "-p", fmt.Sprint(program.Process.Pid), "--stack-every", "1ms")
+	refused := exec.Command(fentry, "record", "-o", data, "-p", fmt.Sprint(pids[0]), "--stack-every", "1ms")
 	if out, err := refused.CombinedOutput(); err == nil || !strings.Contains(string(out), "requires -F none") {
 		t.Errorf("with functions: %v\n%s", err, out)
 	}

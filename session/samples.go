@@ -17,7 +17,13 @@ func CanSample(every time.Duration) error {
 
 // followSamples begins to take stacks of a process, and of what it starts.
 func (s *session) followSamples(pid int) {
-	if s.o.SampleEvery == 0 || s.pool == nil || s.samples != nil {
+	if s.o.SampleEvery == 0 || s.pool == nil || s.samples != nil && s.o.Attach == nil {
+		return
+	}
+	if s.samples != nil {
+		if err := s.samples.Add(pid); err != nil {
+			s.logf("process %d: stacks are not taken: %v", pid, err)
+		}
 		return
 	}
 	var err error

@@ -84,7 +84,7 @@ func (c *recordCmd) summary(a *app, r *session.Result) {
 	if a.quiet && r.Lost == 0 && !r.Uncounted {
 		return
 	}
-	what := plural(r.Events, "event", "events")
+	what, threads := plural(r.Events, "event", "events"), ""
 	switch c.tracer {
 	case patch.Profile.String():
 		what = "profile"
@@ -93,6 +93,9 @@ func (c *recordCmd) summary(a *app, r *session.Result) {
 	}
 	if r.Samples > 0 {
 		what += ", " + plural(r.Samples, "stack", "stacks")
+	}
+	if r.Tasks > 0 || r.Samples == 0 { // of threads whose stacks alone are taken nobody counts how many there are
+		threads = ", " + plural(uint64(r.Tasks), "thread", "threads")
 	}
 	if r.Processes > 1 {
 		what += ", " + plural(uint64(r.Processes), "process", "processes")
@@ -114,8 +117,7 @@ func (c *recordCmd) summary(a *app, r *session.Result) {
 	if r.Dir == "" {
 		where = "the trace is gone"
 	}
-	a.sayf("[ fentry: %s, %s, %s lost%s, %s ]", what,
-		plural(uint64(r.Tasks), "thread", "threads"), grouped(r.Lost), over, where)
+	a.sayf("[ fentry: %s%s, %s lost%s, %s ]", what, threads, grouped(r.Lost), over, where)
 }
 
 // reportNothing says, always, that there is no new trace: the next command would
