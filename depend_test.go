@@ -66,7 +66,7 @@ var mayImport = map[string][]string{
 		"session/internal/procfs"},
 	"session/internal/tracedir": {"trace", "internal/format", "internal/atomicfile", "internal/safefile",
 		"session/internal/procfs"},
-	"session/internal/perf":     {},
+	"session/internal/perf":     {"session/internal/procfs"},
 	"session/internal/switches": {"trace", "internal/format", "session/internal/clock", "session/internal/perf", "session/internal/procfs"},
 	"session/internal/samples": {"trace", "internal/format", "internal/mapped", "session/internal/clock", "session/internal/perf",
 		"stacks", "symbol"},

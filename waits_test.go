@@ -5,10 +5,12 @@ package fentry_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -100,18 +102,37 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// What runs already is followed from now on: all threads of all processes that are attached to.
+// What runs already is followed from now on: all threads of all processes that are attached to, in other PID namespaces, too.
 func TestAttachWaits(t *testing.T) {
-	cmd := exec.Command(buildFile(t, "testdata/attachwaits.c"))
-	c := startTold(t, cmd)
-	t.Cleanup(func() { c.in.Close(); cmd.Wait() })
-	var child int
-	if _, err := fmt.Sscan(c.line(), &child); err != nil {
+	program := buildFile(t, "testdata/attachwaits.c")
+	for name, flags := range map[string]uintptr{"here": 0, "namespace": syscall.CLONE_NEWPID} {
+		t.Run(name, func(t *testing.T) {
+			if flags != 0 && os.Getuid() != 0 {
+				t.Skip("root makes PID namespaces")
+			}
+			cmd := exec.Command(program)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
+			c := startTold(t, cmd)
+			t.Cleanup(func() { c.in.Close(); cmd.Wait() })
+			c.line() // both are there
+			attachWaits(t, cmd.Process.Pid)
+		})
+	}
+}
+
+// attachWaits attaches to testdata/attachwaits.c, and its child.
+func attachWaits(t *testing.T, pid int) {
+	t.Helper()
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
 		t.Fatal(err)
 	}
-	pids := []int{cmd.Process.Pid, child}
+	var child int
+	if _, err := fmt.Sscan(string(children), &child); err != nil {
+		t.Fatal(err)
+	}
 	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf, For: 500 * time.Millisecond}
-	res, err := fentry.Attach(context.Background(), pids, o)
+	res, err := fentry.Attach(context.Background(), []int{pid, child}, o)
 	if err != nil && strings.Contains(err.Error(), "not permitted") {
 		t.Skip(err)
 	}
@@ -153,7 +174,53 @@ func TestAttachWaits(t *testing.T) {
 		}
 		seen[s.Name]++
 	}
-	if seen["doze"] != len(pids) || seen["work"] != len(pids) {
-		t.Errorf("%v, of %d processes", seen, len(pids))
+	if seen["doze"] != 2 || seen["work"] != 2 {
+		t.Errorf("%v, of two processes", seen)
+	}
+}
+
+// A program that begins a PID namespace is followed there, and so are its children.
+func TestWaitsNamespace(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("root makes PID namespaces")
+	}
+	testtool.Need(t, "unshare")
+	program := buildFile(t, "testdata/attachwaits.c")
+	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf}
+	cmd := exec.Command("unshare", "-fp", program)
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	cmd.Stdin = in
+	time.AfterFunc(2*time.Second, func() { out.Close() })
+	if res, err := fentry.Run(context.Background(), cmd, o); err != nil || !res.Status.Exited() || res.Status.ExitStatus() != 0 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	tr, err := trace.Open(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if w := tr.Waiting(); w.Source == "" {
+		t.Skipf("needs a kernel that tells of task switches: %s", w.Reason)
+	}
+	rows, err := tr.Report(trace.ReportOptions{Waits: true, PerProcess: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]int)
+	for _, s := range rows {
+		t.Logf("%s: %d calls, %v = %v + %v, %v", s.Name, s.Calls, time.Duration(s.Total), time.Duration(s.CPU), time.Duration(s.Wait), time.Duration(s.Unknown))
+		if s.Name == "doze" || s.Name == "work" {
+			seen[s.Name]++
+			if s.CPU < 0 || s.Unknown > s.Total/10 {
+				t.Errorf("%s: %v of %v are not known", s.Name, time.Duration(s.Unknown), time.Duration(s.Total))
+			}
+		}
+	}
+	if seen["doze"] != 2 || seen["work"] != 2 {
+		t.Errorf("%v, of two processes", seen)
 	}
 }

@@ -133,7 +133,7 @@ func (s *session) buffers() (string, error) {
 	s.shared, s.live = shared, drain.NewLiveness(shared)
 	if !s.foreign() { // else processes are the emulator's, and so are their arguments
 		s.processes = newProcesses()
-		s.live.OnProcess = s.processes.saw
+		s.live.OnProcess = s.saw
 	}
 	if s.o.Attach != nil {
 		s.attached = &attached{shared: shared}
@@ -141,7 +141,7 @@ func (s *session) buffers() (string, error) {
 			shared: shared, host: s.live.Asks, work: s.loaded, logf: s.logf, under: make(map[int]*loading),
 		}
 	}
-	s.exes = newExes(shared, s.live.Asks, s.processes.saw)
+	s.exes = newExes(shared, s.live.Asks, s.saw)
 	if s.o.Library != nil {
 		s.later = s.newLater(shared)
 	}

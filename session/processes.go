@@ -186,7 +186,7 @@ func (s *session) findProcesses(stop <-chan struct{}) {
 					continue
 				}
 				if host, ok := s.live.Host(pid); ok {
-					s.processes.saw(pid, host)
+					s.saw(pid, host)
 				}
 			}
 		}

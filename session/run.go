@@ -50,11 +50,11 @@ type session struct {
 	started  atomic.Pointer[launch.Started]
 	door     door
 
-	processes *processes         // nil: nobody looks after them
-	switches  *switches.Recorder // nil: none are recorded
-	samples   *samples.Recorder  // nil: none are taken
-	sampled   bool               // and it has ended
-	own       uint64             // chunks in the trace that are no program's
+	processes *processes                        // nil: nobody looks after them
+	switches  atomic.Pointer[switches.Recorder] // nil: none are recorded
+	samples   *samples.Recorder                 // nil: none are taken
+	sampled   bool                              // and it has ended
+	own       uint64                            // chunks in the trace that are no program's
 	live      *drain.Liveness
 	in        launch.Inherited
 	info      trace.Info

@@ -36,7 +36,7 @@ func (s *session) followSamples(pid int) {
 		s.logf("stacks are not taken: %v", err)
 		return
 	}
-	s.drain.AddOwn(func(func(uint32) bool) [][]byte { return s.samples.Take(func(uint32) bool { return true }) })
+	s.drain.AddOwn(func(func(_, _ uint32) bool) [][]byte { return s.samples.Take(func(_, _ uint32) bool { return true }) })
 }
 
 // stopSamples ends that. What was taken can still be written.

@@ -12,34 +12,43 @@ import (
 // followSwitches begins to record when the threads of a process, and of what it starts, are off a processor. Where that
 // is not possible, the trace says why.
 func (s *session) followSwitches(pid int) {
-	if !s.o.Switches || s.pool == nil || s.switches != nil && s.o.Attach == nil {
+	if !s.o.Switches || s.pool == nil || s.switches.Load() != nil && s.o.Attach == nil {
 		return
 	}
-	if s.switches != nil {
-		if err := s.switches.Add(pid); err != nil {
+	if r := s.switches.Load(); r != nil {
+		if err := r.Add(pid); err != nil {
 			s.logf("process %d: when its threads wait is not recorded: %v", pid, err)
 		}
 		return
 	}
+	var r *switches.Recorder
 	err := errors.New("the program runs under an emulator, which has the threads")
 	switch {
 	case s.o.Attach != nil:
-		s.switches, err = switches.FollowRunning(pid)
+		r, err = switches.FollowRunning(pid)
 	case !s.foreign():
-		s.switches, err = switches.Follow(pid)
+		r, err = switches.Follow(pid)
 	}
 	s.info.Switches = &trace.InfoSwitches{Source: trace.SwitchesPerf}
 	if err != nil {
 		s.info.Switches = &trace.InfoSwitches{Reason: err.Error()}
 		return
 	}
-	s.drain.AddOwn(s.switches.Take)
+	s.switches.Store(r)
+	s.drain.AddOwn(r.Take)
+}
+
+// saw notes that a process which sees itself as pid, and is host here, records something.
+func (s *session) saw(pid, host int) {
+	s.processes.saw(pid, host)
+	if r := s.switches.Load(); r != nil && pid != host {
+		r.Inside(host, pid)
+	}
 }
 
 // stopSwitches ends that. What was recorded can still be taken.
 func (s *session) stopSwitches() {
-	if s.switches != nil {
-		s.info.Switches.Lost = s.switches.Stop()
-		s.switches = nil
+	if r := s.switches.Swap(nil); r != nil {
+		s.info.Switches.Lost = r.Stop()
 	}
 }

@@ -65,7 +65,7 @@ type Drainer struct {
 	owned time.Time            // when the following were asked
 
 	ownMu sync.Mutex
-	owns  []func(want func(pid uint32) bool) [][]byte // see AddOwn
+	owns  []func(want func(pid, host uint32) bool) [][]byte // see AddOwn
 }
 
 // claim is a chunk the drainer has to itself, as far as honest programs go. What decides
@@ -403,7 +403,7 @@ func (d *Drainer) append(vec []stored, batch []claim) (kept int) {
 
 // AddOwn has the drainer write chunks of the recorder's own, too: take returns those of processes that want says yes to. It
 // can be called at any time.
-func (d *Drainer) AddOwn(take func(want func(pid uint32) bool) [][]byte) {
+func (d *Drainer) AddOwn(take func(want func(pid, host uint32) bool) [][]byte) {
 	d.ownMu.Lock()
 	defer d.ownMu.Unlock()
 	d.owns = append(d.owns, take)
@@ -422,7 +422,7 @@ func (d *Drainer) own(last bool) {
 	d.owned = time.Now()
 	var chunks [][]byte
 	for _, take := range owns {
-		chunks = append(chunks, take(func(pid uint32) bool { return d.pids[pid] && d.live.trusted(int(pid)) })...)
+		chunks = append(chunks, take(func(pid, host uint32) bool { return d.pids[pid] && d.live.is(int(pid), int(host)) })...)
 	}
 	for len(chunks) > 0 {
 		n := min(len(chunks), batchChunks)

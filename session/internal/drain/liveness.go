@@ -30,6 +30,7 @@ type Liveness struct {
 	leader procfs.Process
 	seen   map[int]seen             // by id, processes that recorded something
 	joined map[int][]procfs.Process // by the id that they see, processes of PID namespaces
+	claims map[int]int              // by the id that they see, processes of PID namespaces about which is was asked
 
 	// OnProcess, if not nil, gets each process that recorded something, by the id it sees and the one it has here, when
 	// that is noticed first. It must not wait.
@@ -47,7 +48,8 @@ type seen struct {
 }
 
 func NewLiveness(shared procfs.SharedFile) *Liveness {
-	return &Liveness{shared: shared, namespace: procfs.PIDNamespace(os.Getpid()), seen: make(map[int]seen), joined: make(map[int][]procfs.Process)}
+	return &Liveness{shared: shared, namespace: procfs.PIDNamespace(os.Getpid()), seen: make(map[int]seen), joined: make(map[int][]procfs.Process),
+		claims: make(map[int]int)}
 }
 
 // Start tells which process is the first. It returns when that began.
@@ -149,6 +151,28 @@ func (l *Liveness) trusted(pid int) bool {
 	defer l.mu.Unlock()
 	return !l.strange || l.known(pid)
 }
+
+// is tells whether the traced process host, which sees itself as pid, is the one that recorded something under that id, as
+// far as can be known: no other one that is asked for sees itself so.
+func (l *Liveness) is(pid, host int) bool {
+	if pid == host {
+		return l.trusted(pid)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if was, ok := l.claims[pid]; ok && was != host {
+		l.claims[pid] = several
+	} else if len(l.claims) < mostClaims {
+		l.claims[pid] = host
+	}
+	return l.claims[pid] == host
+}
+
+// several is the host of an id that processes of several namespaces have. Of more than mostClaims ids nothing is known.
+const (
+	several    = -1
+	mostClaims = 1 << 16
+)
 
 // look looks whether a process maps the pool under its id. An id that a program says can meanwhile, or in this PID
 // namespace, be a thread's of any process, or the recorder's, which maps it, too.

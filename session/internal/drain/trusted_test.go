@@ -22,3 +22,16 @@ func TestTrusted(t *testing.T) {
 		t.Error("a process is believed to have recorded something that does not map the pool")
 	}
 }
+
+// Of an id that processes of several PID namespaces have, nobody is believed.
+func TestClaims(t *testing.T) {
+	l := NewLiveness(procfs.SharedFile{})
+	for _, tt := range []struct {
+		pid, host int
+		want      bool
+	}{{7, 1007, true}, {8, 1008, true}, {7, 1007, true}, {7, 2007, false}, {7, 1007, false}, {8, 1008, true}, {9, 9, true}} {
+		if got := l.is(tt.pid, tt.host); got != tt.want {
+			t.Errorf("%d is %d: %v", tt.host, tt.pid, got)
+		}
+	}
+}

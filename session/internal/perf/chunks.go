@@ -7,7 +7,8 @@ import (
 
 // A Chunk is a chunk of a trace, made of records of one process.
 type Chunk struct {
-	PID    uint32
+	PID    uint32 // as it sees itself
+	Host   uint32 // as it is seen from here; in another PID namespace that is another one
 	Events uint64
 	Bytes  []byte
 }
@@ -36,11 +37,11 @@ func (q *Chunks) Keep(c Chunk, most int) {
 }
 
 // Take returns chunks for the trace, of processes that want says yes to. The others stay for later.
-func (q *Chunks) Take(want func(pid uint32) bool) (chunks [][]byte) {
+func (q *Chunks) Take(want func(pid, host uint32) bool) (chunks [][]byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.list = slices.DeleteFunc(q.list, func(c Chunk) bool {
-		if !want(c.PID) {
+		if !want(c.PID, c.Host) {
 			return false
 		}
 		chunks = append(chunks, c.Bytes)

@@ -7,10 +7,10 @@ func TestChunks(t *testing.T) {
 	const size, most = 64 << 10, 16 << 20
 	var q Chunks
 	for i := range uint32(300) {
-		q.Keep(Chunk{i % 3, 2, make([]byte, size)}, most)
+		q.Keep(Chunk{i % 3, i % 3, 2, make([]byte, size)}, most)
 	}
-	n := len(q.Take(func(pid uint32) bool { return pid == 1 }))
-	rest := len(q.Take(func(uint32) bool { return true }))
+	n := len(q.Take(func(pid, _ uint32) bool { return pid == 1 }))
+	rest := len(q.Take(func(_, _ uint32) bool { return true }))
 	if n+rest != most/size || n < rest/3 || q.bytes != 0 {
 		t.Errorf("%d and %d chunks, %d bytes left", n, rest, q.bytes)
 	}

@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 )
 
 // Events are inherited: there is one for each processor, because the memory that records are written to
@@ -56,7 +58,7 @@ func Open(pid int, attr unix.PerfEventAttr) ([]*Ring, error) {
 // OpenRunning is Open for a process that runs already, with all of its threads: but for those, if any, that begin while
 // this looks at which there are. It returns their ids, too.
 func OpenRunning(pid int, attr unix.PerfEventAttr) (rings []*Ring, tids []int, err error) {
-	if tids, err = threadsOf(pid); err != nil {
+	if tids, err = procfs.Threads(pid); err != nil {
 		return nil, nil, err
 	}
 	// The first thread can have ended while others go on.
@@ -80,24 +82,10 @@ func OpenRunning(pid int, attr unix.PerfEventAttr) (rings []*Ring, tids []int, e
 // Add has rings tell of one more process that runs, as OpenRunning does. After an error they tell of what they told before,
 // and perhaps of some threads of it.
 func Add(rings []*Ring, pid int, attr unix.PerfEventAttr) (tids []int, err error) {
-	if tids, err = threadsOf(pid); err != nil {
+	if tids, err = procfs.Threads(pid); err != nil {
 		return nil, err
 	}
 	return tids, addAll(rings, tids, attr)
-}
-
-// threadsOf are the ids of a process's threads.
-func threadsOf(pid int) (tids []int, err error) {
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		return nil, err
-	}
-	for _, task := range tasks {
-		if tid, err := strconv.Atoi(task.Name()); err == nil {
-			tids = append(tids, tid)
-		}
-	}
-	return tids, nil
 }
 
 // mostEvents bounds the events of threads that are there already: each is a file, and takes the kernel some 10 us to make.

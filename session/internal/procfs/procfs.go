@@ -342,26 +342,54 @@ type Process struct {
 	Start uint64
 }
 
-// InnerPID is a process's id as it sees it itself, and whether it is in a PID namespace below this one: the last of the
-// ids in the NSpid line of /proc/PID/status.
+// InnerPID is a process's id as it sees it itself, and whether it is in a PID namespace below this one.
 func InnerPID(pid int) (inner int, below bool) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if inner, ok := innermost(fmt.Sprintf("/proc/%d/status", pid)); ok && inner != 0 {
+		return inner, true
+	}
+	return pid, false
+}
+
+// Threads are the ids of a process's threads.
+func Threads(pid int) (tids []int, err error) {
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
-		return pid, false
+		return nil, err
+	}
+	for _, task := range tasks {
+		if tid, err := strconv.Atoi(task.Name()); err == nil {
+			tids = append(tids, tid)
+		}
+	}
+	return tids, nil
+}
+
+// InnerThread is the id of a thread as its process sees it; ok is false if that is not known, as when it has ended.
+func InnerThread(pid, tid int) (inner int, ok bool) {
+	inner, ok = innermost(fmt.Sprintf("/proc/%d/task/%d/status", pid, tid))
+	if ok && inner == 0 {
+		inner = tid
+	}
+	return inner, ok
+}
+
+// innermost is the last of the ids in the NSpid line of a status file, 0 if there is one alone: then it is the one here.
+func innermost(status string) (id int, ok bool) {
+	b, err := os.ReadFile(status)
+	if err != nil {
+		return 0, false
 	}
 	_, rest, ok := bytes.Cut(b, []byte("\nNSpid:"))
 	if !ok {
-		return pid, false
+		return 0, false
 	}
 	line, _, _ := bytes.Cut(rest, []byte("\n"))
 	ids := bytes.Fields(line)
 	if len(ids) < 2 {
-		return pid, false
+		return 0, true
 	}
-	if n, err := strconv.Atoi(string(ids[len(ids)-1])); err == nil {
-		return n, true
-	}
-	return pid, false
+	id, err = strconv.Atoi(string(ids[len(ids)-1]))
+	return id, err == nil
 }
 
 // PIDNamespace is the number of the PID namespace that a process is in; 0: it is not known.
@@ -415,14 +443,11 @@ func Thread(pid, inner int) (tid int, err error) {
 		_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", pid, inner))
 		return inner, err
 	}
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	tids, err := Threads(pid)
 	if err != nil {
 		return 0, err
 	}
-	for _, t := range tasks {
-		if tid, err = strconv.Atoi(t.Name()); err != nil {
-			continue
-		}
+	for _, tid := range tids {
 		if id, _ := InnerPID(tid); id == inner {
 			return tid, nil
 		}

@@ -202,7 +202,7 @@ func (k *book) flush(t *task) {
 	n := t.n
 	_ = t.w.Flush()
 	for _, b := range t.out.chunks {
-		k.keep(perf.Chunk{PID: t.pid, Events: n, Bytes: b})
+		k.keep(perf.Chunk{PID: t.pid, Host: t.pid, Events: n, Bytes: b})
 		n = 0
 	}
 	t.out.chunks = nil

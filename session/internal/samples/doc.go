@@ -3,7 +3,7 @@
 // walks it. It knows nothing about functions, nor about the pool.
 //
 //	r, err := samples.Follow(pid, samples.Options{Every: time.Millisecond})
-//	chunks := r.Take(func(pid uint32) bool { return true })   // for the trace
+//	chunks := r.Take(func(_, _ uint32) bool { return true })  // for the trace
 //	stats := r.Stop()
 //
 // # Security

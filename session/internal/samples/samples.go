@@ -149,7 +149,7 @@ func (r *Recorder) read(rings []*perf.Ring, last bool) {
 }
 
 // Take returns chunks for the trace, of processes that want says yes to. The others stay for later.
-func (r *Recorder) Take(want func(pid uint32) bool) [][]byte { return r.chunks.Take(want) }
+func (r *Recorder) Take(want func(pid, host uint32) bool) [][]byte { return r.chunks.Take(want) }
 
 // Stop ends it. What is left can be taken then.
 func (r *Recorder) Stop() Stats {

@@ -21,6 +21,7 @@ const (
 type record struct {
 	kind     kind
 	pid, tid uint32 // of the thread, as this process sees it
+	parent   uint32 // begins: the process that has made it
 	time     uint64
 	until    uint64
 	count    uint64 // lost: so many records
@@ -62,7 +63,7 @@ func parse(b []byte) (r record, ok bool) {
 		if typ == typeExit {
 			r.kind = ends
 		}
-		r.pid, r.tid, r.time = le.Uint32(body), le.Uint32(body[8:]), le.Uint64(body[16:])
+		r.pid, r.parent, r.tid, r.time = le.Uint32(body), le.Uint32(body[4:]), le.Uint32(body[8:]), le.Uint64(body[16:])
 	default:
 		return r, false
 	}

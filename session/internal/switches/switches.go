@@ -28,8 +28,9 @@ type Recorder struct {
 	ts       threads
 	chunks   perf.Chunks
 
-	mu  sync.Mutex
-	met []met // that ts does not know of yet
+	mu     sync.Mutex // guards what ts does not know of yet
+	met    []met
+	inside []*inside
 }
 
 // A met thread was there before it was followed, and was on a processor, or ready for one, at a time.
@@ -68,7 +69,7 @@ func follow(rings []*perf.Ring, first []met) (r *Recorder, err error) {
 	for _, g := range rings {
 		r.rings = append(r.rings, &ring{Ring: g})
 	}
-	r.ts = threads{live: map[uint32]*thread{}, done: func(c perf.Chunk) { r.chunks.Keep(c, mostBytes) }}
+	r.ts = threads{live: map[uint32]*thread{}, inside: map[uint32]*inside{}, done: func(c perf.Chunk) { r.chunks.Keep(c, mostBytes) }}
 	if r.follower, err = perf.Follow(rings, idle, r.read); err != nil {
 		return nil, err
 	}
@@ -88,6 +89,21 @@ func (r *Recorder) Add(pid int) error {
 		r.mu.Unlock()
 	}
 	return err
+}
+
+// Inside tells that the process host is in another PID namespace, where its id is inner: that is the one in its chunks. It can
+// be called at any time.
+func (r *Recorder) Inside(host, inner int) {
+	p := &inside{uint32(host), uint32(inner), map[uint32]uint32{}, clock.Read().Counter}
+	tids, _ := procfs.Threads(host) // none: it has ended
+	for _, tid := range tids {
+		if id, ok := procfs.InnerThread(host, tid); ok {
+			p.tids[uint32(tid)] = uint32(id)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inside = append(r.inside, p)
 }
 
 // meet returns those of a process's threads, which are followed by now, that do not wait. Of those that wait the first
@@ -110,9 +126,12 @@ func (r *Recorder) read(_ []*perf.Ring, last bool) {
 	}
 	r.clock.Read()
 	r.mu.Lock()
-	first := r.met
-	r.met = nil
+	first, inside := r.met, r.inside
+	r.met, r.inside = nil, nil
 	r.mu.Unlock()
+	for _, p := range inside {
+		r.ts.isInside(p)
+	}
 	for _, m := range first {
 		r.ts.meet(m)
 	}
@@ -136,7 +155,7 @@ func (r *Recorder) read(_ []*perf.Ring, last bool) {
 }
 
 // Take returns chunks for the trace, of processes that want says yes to. The others stay for later.
-func (r *Recorder) Take(want func(pid uint32) bool) [][]byte { return r.chunks.Take(want) }
+func (r *Recorder) Take(want func(pid, host uint32) bool) [][]byte { return r.chunks.Take(want) }
 
 // Stop ends the recording, and returns how many records the kernel had no room for. What is left can be taken then.
 func (r *Recorder) Stop() (lost uint64) {

@@ -3,6 +3,7 @@ package switches
 import (
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/session/internal/perf"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -23,6 +24,7 @@ const running = ^uint32(0)
 // A thread is one that is followed. Times are counters.
 type thread struct {
 	pid, tid uint32
+	inner    ids    // as it sees itself
 	state    uint32 // since since
 	first    bool   // no record has told of it yet: if it is not running, it waits to be
 	since    uint64
@@ -31,9 +33,20 @@ type thread struct {
 	number   uint32 // of that chunk
 }
 
+// ids are a thread's own. Those of a thread of which they are not known are 0.
+type ids struct{ pid, tid uint32 }
+
+// inside is a process in another PID namespace.
+type inside struct {
+	host, pid uint32            // here, and there
+	tids      map[uint32]uint32 // of threads that it had then, by their ids here
+	counter   uint64            // when this was so
+}
+
 // threads are the threads of a session.
 type threads struct {
 	live    map[uint32]*thread // by thread id
+	inside  map[uint32]*inside // by process id
 	trust   uint64             // before that time records can be missing
 	entries int                // in unfinished chunks
 	lost    uint64             // records
@@ -51,6 +64,9 @@ func (ts *threads) take(r *record) {
 	case begins:
 		if k != nil {
 			ts.finish(k, k.since) // its end is missing
+		}
+		if r.pid == r.tid {
+			ts.born(r)
 		}
 		ts.add(r, format.SchedReady)
 	case ends:
@@ -79,13 +95,54 @@ func (ts *threads) add(r *record, state uint32) {
 	if r.time < ts.trust {
 		state = format.SchedUnknown
 	}
-	ts.live[r.tid] = &thread{pid: r.pid, tid: r.tid, state: state, since: r.time, from: r.time}
+	ts.follow(&thread{pid: r.pid, tid: r.tid, state: state, since: r.time, from: r.time})
+}
+
+func (ts *threads) follow(k *thread) {
+	ts.live[k.tid] = k
+	ts.name(k)
+}
+
+// name asks for a thread's own ids.
+func (ts *threads) name(k *thread) {
+	p := ts.inside[k.pid]
+	if p == nil {
+		k.inner = ids{k.pid, k.tid}
+	} else if tid, ok := p.tids[k.tid]; ok {
+		k.inner = ids{p.pid, tid}
+	} else if tid, ok := procfs.InnerThread(int(k.pid), int(k.tid)); ok && p.pid != 0 {
+		k.inner = ids{p.pid, uint32(tid)}
+	} else {
+		k.inner = ids{}
+	}
+}
+
+// born looks where a new process is: a child is where its parent is, or below that.
+func (ts *threads) born(r *record) {
+	if p := ts.inside[r.pid]; p != nil && p.counter >= r.time {
+		return // it is known already
+	}
+	delete(ts.inside, r.pid) // another process had the id
+	if ts.inside[r.parent] != nil {
+		inner, _ := procfs.InnerThread(int(r.pid), int(r.pid)) // 0: it has ended
+		ts.inside[r.pid] = &inside{host: r.pid, pid: uint32(inner), counter: r.time}
+	}
+}
+
+// isInside notes that a process is in another PID namespace.
+func (ts *threads) isInside(p *inside) {
+	ts.inside[p.host] = p
+	for _, k := range ts.live {
+		if k.pid == p.host && (k.inner == ids{} || k.inner.pid != p.pid) {
+			ts.name(k)
+		}
+	}
 }
 
 // meet begins to follow a thread that was there before, if no record has told of it yet.
 func (ts *threads) meet(m met) {
 	if ts.live[m.tid] == nil && m.counter >= ts.trust {
-		ts.live[m.tid] = &thread{pid: m.pid, tid: m.tid, state: running, first: true, since: m.counter, from: m.counter}
+		ts.follow(&thread{pid: m.pid, tid: m.tid, state: running, first: true, since: m.counter, from: m.counter})
 	}
 }
 
@@ -140,7 +197,7 @@ func (ts *threads) doubt(from, until uint64) {
 
 // flush finishes a thread's chunk; the next one begins where it ends.
 func (ts *threads) flush(k *thread) {
-	if k.since > k.from {
+	if k.since > k.from && k.inner != (ids{}) {
 		ts.done(k.chunk())
 		k.number++
 	}
@@ -168,10 +225,10 @@ func (k *thread) chunk() perf.Chunk {
 	le.PutUint32(b[format.CMagic:], format.ChunkMagic)
 	le.PutUint16(b[format.CKind:], uint16(trace.ChunkSched))
 	le.PutUint32(b[format.CSize:], uint32(cap(b)))
-	le.PutUint32(b[format.CPID:], k.pid)
-	le.PutUint32(b[format.CTID:], k.tid)
+	le.PutUint32(b[format.CPID:], k.inner.pid)
+	le.PutUint32(b[format.CTID:], k.inner.tid)
 	le.PutUint32(b[format.CNumber:], k.number)
 	le.PutUint64(b[format.CCounter:], k.from)
 	le.PutUint64(b[format.CUntil:], k.since)
-	return perf.Chunk{PID: k.pid, Bytes: append(b, k.entries...)}
+	return perf.Chunk{PID: k.inner.pid, Host: k.pid, Bytes: append(b, k.entries...)}
 }
