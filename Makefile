@@ -25,7 +25,7 @@ build:
 	CGO_ENABLED=0 $(GO) build -o fentry ./cmd/fentry
 
 test: tools check
-	$(GO) test -json -timeout 45m $(TESTFLAGS) $(PKGS) | $(GO) run ./.ci/summary $(if $(SKIPS),-allow $(SKIPS))
+	$(GO) test -json -timeout 80m $(TESTFLAGS) $(PKGS) | $(GO) run ./.ci/summary $(if $(SKIPS),-allow $(SKIPS))
 
 wide: tools wide-tools
 	FENTRY_WIDE=1 $(GO) test -json -timeout 24h $(TESTFLAGS) $(PKGS) | $(GO) run ./.ci/summary
