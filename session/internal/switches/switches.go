@@ -94,9 +94,9 @@ func (r *Recorder) Add(pid int) error {
 // Inside tells that the process host is in another PID namespace, where its id is inner: that is the one in its chunks. It can
 // be called at any time.
 func (r *Recorder) Inside(host, inner int) {
-	p := &inside{uint32(host), uint32(inner), map[uint32]uint32{}, clock.Read().Counter}
+	p := &inside{uint32(host), uint32(inner), procfs.PIDNamespace(host), map[uint32]uint32{}, clock.Read().Counter}
 	tids, _ := procfs.Threads(host) // none: it has ended
-	for _, tid := range tids {
+	for _, tid := range tids[:min(len(tids), asked)] {
 		if id, ok := procfs.InnerThread(host, tid); ok {
 			p.tids[uint32(tid)] = uint32(id)
 		}
@@ -105,6 +105,10 @@ func (r *Recorder) Inside(host, inner int) {
 	defer r.mu.Unlock()
 	r.inside = append(r.inside, p)
 }
+
+// asked is of how many threads a process is asked for their ids at once: it can have ended when the next round comes. Who tells of it
+// does not wait for more.
+const asked = 16
 
 // meet returns those of a process's threads, which are followed by now, that do not wait. Of those that wait the first
 // record will tell that they do no more; one that does not could have left its processor only with a record.

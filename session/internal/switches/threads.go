@@ -38,7 +38,8 @@ type ids struct{ pid, tid uint32 }
 
 // inside is a process in another PID namespace.
 type inside struct {
-	host, pid uint32            // here, and there
+	host, pid uint32            // here, and there; 0: it is not known
+	space     uint64            // the namespace
 	tids      map[uint32]uint32 // of threads that it had then, by their ids here
 	counter   uint64            // when this was so
 }
@@ -47,10 +48,12 @@ type inside struct {
 type threads struct {
 	live    map[uint32]*thread // by thread id
 	inside  map[uint32]*inside // by process id
-	trust   uint64             // before that time records can be missing
-	entries int                // in unfinished chunks
-	lost    uint64             // records
-	done    func(perf.Chunk)   // gets finished chunks
+	space   uint64             // the first namespace of these, and whether there are others
+	several bool
+	trust   uint64           // before that time records can be missing
+	entries int              // in unfinished chunks
+	lost    uint64           // records
+	done    func(perf.Chunk) // gets finished chunks
 }
 
 // take takes the next record of all in the order of time, with times in ticks.
@@ -70,6 +73,9 @@ func (ts *threads) take(r *record) {
 		}
 		ts.add(r, format.SchedReady)
 	case ends:
+		if p := ts.inside[r.pid]; p != nil {
+			delete(p.tids, r.tid)
+		}
 		if k != nil {
 			if k.state != running {
 				k.state = format.SchedUnknown
@@ -117,20 +123,37 @@ func (ts *threads) name(k *thread) {
 	}
 }
 
-// born looks where a new process is: a child is where its parent is, or below that.
+// born looks where a new process is: a child is where its parent is, or below that. Whether it is traced is not known, so
+// where there are several namespaces it could be taken for a process of another one.
 func (ts *threads) born(r *record) {
 	if p := ts.inside[r.pid]; p != nil && p.counter >= r.time {
 		return // it is known already
 	}
 	delete(ts.inside, r.pid) // another process had the id
 	if ts.inside[r.parent] != nil {
-		inner, _ := procfs.InnerThread(int(r.pid), int(r.pid)) // 0: it has ended
-		ts.inside[r.pid] = &inside{host: r.pid, pid: uint32(inner), counter: r.time}
+		p := &inside{host: r.pid, space: procfs.PIDNamespace(int(r.pid)), counter: r.time}
+		if ts.seen(p.space); !ts.several {
+			inner, _ := procfs.InnerThread(int(r.pid), int(r.pid)) // 0: it has ended
+			p.pid = uint32(inner)
+		}
+		ts.inside[r.pid] = p
+	}
+}
+
+// seen notes a namespace.
+func (ts *threads) seen(space uint64) {
+	switch {
+	case space == 0: // of a process that has ended
+	case ts.space == 0:
+		ts.space = space
+	case ts.space != space:
+		ts.several = true
 	}
 }
 
 // isInside notes that a process is in another PID namespace.
 func (ts *threads) isInside(p *inside) {
+	ts.seen(p.space)
 	ts.inside[p.host] = p
 	for _, k := range ts.live {
 		if k.pid == p.host && (k.inner == ids{} || k.inner.pid != p.pid) {

@@ -198,3 +198,38 @@ func FuzzRecords(f *testing.F) {
 		ts.end(1 << 50)
 	})
 }
+
+// Threads of another PID namespace are told of by their own ids, and those of which these are not known not at all.
+func TestInside(t *testing.T) {
+	const here, gone = 1 << 30, 1<<30 + 1 // no process has such ids
+	var got []string
+	ts := threads{live: map[uint32]*thread{}, inside: map[uint32]*inside{}, done: func(c perf.Chunk) {
+		got = append(got, fmt.Sprint(c.Host, " ", c.PID, " ", le.Uint32(c.Bytes[format.CTID:]), " ", text(c.Bytes)))
+	}}
+	for _, r := range []record{
+		{kind: in, pid: here, tid: here, time: 10},
+		{kind: in, pid: here, tid: here + 5, time: 10}, // it was not asked
+		{kind: begins, pid: gone, tid: gone, parent: here, time: 35},
+		{kind: out, pid: here, tid: here, time: 40},
+		{kind: ends, pid: gone, tid: gone, time: 50},
+		{kind: ends, pid: here, tid: here, time: 60},
+		{kind: begins, pid: here, tid: here, parent: 1, time: 70}, // another process has the id
+		{kind: in, pid: here, tid: here, time: 80},
+	} {
+		if r.time == 35 {
+			ts.isInside(&inside{host: here, pid: 7, space: 1, tids: map[uint32]uint32{here: 8}, counter: 30})
+		}
+		ts.take(&r)
+	}
+	ts.end(100)
+	want := []string{fmt.Sprint(here, " 7 8 10-60: unknown 40-60"), fmt.Sprint(here, " ", here, " ", here, " 70-100: ready 70-80")}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, not %q", got, want)
+	}
+	if ts.seen(1); ts.several {
+		t.Error("there is one namespace")
+	}
+	if ts.seen(2); !ts.several {
+		t.Error("there are two namespaces")
+	}
+}
