@@ -113,7 +113,7 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 		},
 	}
 	if r.followed != nil {
-		so.Follow = &session.Follow{Plan: r.followed.memory, Ahead: r.followed.ahead, Left: r.followed.leave}
+		so.Follow = &session.Follow{Plan: r.followed.memory, Whole: r.followed.whole, Ahead: r.followed.ahead, Left: r.followed.leave}
 		if r.libraries, err = newLibraries(&Program{}, &o, true); err != nil {
 			return nil, err
 		}

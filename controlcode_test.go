@@ -143,3 +143,98 @@ func openFiles(t *testing.T, pid int) (all string) {
 	}
 	return all
 }
+
+// Programs that live on when they are recorded no more, and keep the tracer, run their own code: those that were started, their
+// children, and what processes have executed that were attached to.
+func TestControlLivesOn(t *testing.T) {
+	testtool.Need(t, "perl")
+	perl, err := exec.LookPath("perl")
+	if err == nil {
+		perl, err = filepath.EvalSymlinks(perl)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	check := func(c *controlled, end func(), pids ...int) {
+		t.Helper()
+		var was []int
+		for _, pid := range pids {
+			was = append(was, changed(t, pid, perl))
+		}
+		c.do("work")
+		end()
+		c.do("work")
+		// Jumps from a site to its thunk stay, in the middle of which a thread can be. They are few, and nothing leads there.
+		for i, pid := range pids {
+			if is := changed(t, pid, perl); was[i] < 10_000 || is > was[i]/50 {
+				t.Errorf("process %d: %d bytes of its code are changed, %d were", pid, is, was[i])
+			}
+		}
+	}
+	for _, name := range []string{"started", "started again"} { // by a plan that was kept
+		t.Run(name, func(t *testing.T) {
+			c := startControlledProgram(t, false, fentry.Options{}, exec.Command(perl, "-e", toldPerl))
+			check(c, func() {
+				c.control("detach")
+				if res := <-c.ended; res == nil || res.Lost > 0 {
+					t.Fatalf("%+v", res)
+				}
+			}, c.pid, c.fork())
+		})
+	}
+	t.Run("executed", func(t *testing.T) {
+		cmd := exec.Command("sh", "-c", `echo; read x; "$@"; exit 3`, "sh", perl, "-e", toldPerl)
+		c := startTold(t, cmd)
+		t.Cleanup(func() { c.in.Close(); cmd.Wait() })
+		c.line()
+		rec := recordOne(t, cmd.Process.Pid, fentry.Options{})
+		fmt.Fprintln(c.in)
+		var pid int
+		if _, err := fmt.Sscan(c.line(), &pid); err != nil {
+			t.Fatal(err)
+		}
+		check(c, func() { rec.end(t) }, pid, c.fork())
+	})
+}
+
+// changed is how many bytes of a process's program are not as in its file.
+func changed(t *testing.T, pid int, program string) (n int) {
+	t.Helper()
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	for line := range strings.Lines(string(maps)) {
+		f := strings.Fields(line)
+		if len(f) < 6 || f[1] != "r-xp" || filepath.Base(f[5]) != filepath.Base(program) {
+			continue
+		}
+		var lo, hi, offset int
+		if _, err := fmt.Sscanf(f[0]+" "+f[2], "%x-%x %x", &lo, &hi, &offset); err != nil {
+			t.Fatal(err)
+		}
+		if offset+hi-lo > len(file) {
+			continue // the tracer's, behind the program's
+		}
+		b := make([]byte, hi-lo)
+		if _, err := mem.ReadAt(b, int64(lo)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range b {
+			if b[i] != file[offset+i] {
+				n++
+			}
+		}
+	}
+	return n
+}

@@ -17,6 +17,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -220,6 +221,41 @@ func (e *executed) again(x *executedFile) (*Program, *patch.Plan) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return x.program, x.plan
+}
+
+// whole is what was put into a program that was executed, with its places; nil: it is not known any more.
+func (e *executed) whole(exe *os.File) (m *patch.Memory) {
+	var st unix.Stat_t
+	if unix.Fstat(int(exe.Fd()), &st) != nil {
+		return nil
+	}
+	var x *executedFile
+	e.mu.Lock()
+	for key, f := range e.files {
+		if f.memory != nil && strings.HasPrefix(key, fileKey("", &st)) {
+			x = f
+		}
+	}
+	e.mu.Unlock()
+	if x == nil || x.memory.HasPlaces() {
+		if x != nil {
+			m = x.memory
+		}
+		return m
+	}
+	_ = mapped.Guard(func() error {
+		_, plan := e.again(x)
+		if plan == nil {
+			return nil
+		}
+		again, err := plan.Memory()
+		if err == nil {
+			again.Code, again.CodeRX = x.kept.memory.Code, x.kept.memory.CodeRX
+			m = again
+		}
+		return err
+	})
+	return m
 }
 
 // make finds what can be traced in a program, and plans that. There can be a plan even if there is an error: nothing in it is

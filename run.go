@@ -297,7 +297,7 @@ func (p *Program) run(
 	}
 	r.controlled(&so)
 	if r.executed != nil {
-		so.Follow = &session.Follow{Plan: r.executed.memory, Ahead: r.executed.ahead, Left: r.executed.leave, Loader: p.loader()}
+		so.Follow = &session.Follow{Plan: r.executed.memory, Whole: r.executed.whole, Ahead: r.executed.ahead, Left: r.executed.leave, Loader: p.loader()}
 	}
 	r.o.Plan.Policy, r.o.Plan.Path = uint32(o.Policy), p.Path
 	streams, err := openStreams(cmd)

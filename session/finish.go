@@ -3,18 +3,82 @@
 package session
 
 import (
+	"fmt"
 	"io"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
+	"github.com/fentry-dev/fentry/internal/safefile"
+	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/clock"
 	"github.com/fentry-dev/fentry/session/internal/tracedir"
+	"github.com/fentry-dev/fentry/session/internal/tracee"
 	"github.com/fentry-dev/fentry/trace"
 )
 
 // shutPatience is the time that programs which live on get to see that the trace is over.
 const shutPatience = 20 * time.Millisecond
+
+// giveBackTime bounds how long the recorder takes for programs that live on.
+const giveBackTime = 3 * time.Second
+
+// giveBack has programs that live on, and keep the tracer, run their own code: those that were started, and what these and processes that
+// were attached to have executed. Their libraries stay as they were loaded.
+func (s *session) giveBack() {
+	s.setting.mu.Lock()
+	defer s.setting.mu.Unlock()
+	deadline := time.Now().Add(giveBackTime)
+	wholes := make(map[string]*patch.Memory)
+	for _, p := range s.changeable() {
+		if time.Now().After(deadline) {
+			return
+		}
+		a := s.executedIn(p.Pid, wholes)
+		if s.attached == nil && a == nil {
+			a = s.settles(p)
+		}
+		if a == nil {
+			continue
+		}
+		if err := a.Rest(p.Pid); err != nil && !s.gone(p, err) {
+			s.logf("process %d goes on with the tracer's jumps: %v", p.Pid, err)
+		}
+	}
+}
+
+// executedIn is what was put into the program of a process, which another one has executed; nil: that is not known. wholes are those that
+// were asked for already.
+func (s *session) executedIn(pid int, wholes map[string]*patch.Memory) *tracee.Attachment {
+	if s.follow == nil || s.follow.o.Whole == nil {
+		return nil
+	}
+	exe, err := safefile.Open(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return nil
+	}
+	defer exe.Close()
+	key := ""
+	if fi, err := exe.Stat(); err == nil {
+		if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+			key = fmt.Sprint(st.Dev, " ", st.Ino)
+		}
+	}
+	m, known := wholes[key]
+	if !known {
+		m = s.follow.o.Whole(exe)
+		wholes[key] = m
+	}
+	if m == nil {
+		return nil
+	}
+	a, err := tracee.Injected(pid, tracee.Plan{Memory: m})
+	if err != nil {
+		return nil
+	}
+	return a
+}
 
 // finish drains what is left.
 func (s *session) finish() {
@@ -38,6 +102,9 @@ func (s *session) finish() {
 			time.Sleep(shutPatience)
 		}
 		s.drain.Last(alone)
+		if !alone {
+			s.interruptible(s.giveBack)
+		}
 		losses.counted(s.pool)
 		if s.follow != nil {
 			s.res.Unfollowed = s.pool.Word(format.HUnfollowed).Load()

@@ -32,6 +32,9 @@ type Follow struct {
 	// file, which for a script is its interpreter's. nil: it runs untraced. Plan is called from several goroutines at once; the
 	// processes wait for it.
 	Plan func(path string, exe *os.File) *patch.Memory
+	// Whole returns what was put into the program of a file once more, with its places, as [Options].Whole does; nil: it is not
+	// known. It is asked at the end, of programs that go on.
+	Whole func(exe *os.File) *patch.Memory
 	// Ahead is told what is about to be executed, which it may not be after all: Plan is called soon, with the same. It can be
 	// called from several goroutines at once. nil: nobody is.
 	Ahead func(path string, exe *os.File)

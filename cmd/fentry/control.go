@@ -97,8 +97,10 @@ func newDetachCmd(a *app) *cobra.Command {
 returns when the recorder has been told. A process that was attached to (record -p) is put
 back to what it was, and goes on. The tracer's code is taken out of it, too, once nobody
 can come there any more; where a thread stays in it, so does the code, switched off. With
---unload, detach waits for that, and fails with the reason if the code stays. If the
-recorder was killed, detach takes the tracer out itself, of a process that was attached to.`,
+--unload, detach waits for that, and fails with the reason if the code stays. A program that
+record has started keeps the tracer, and so does one that a process which was attached to has
+executed: they run their own code from then on. If the recorder was killed, detach takes the
+tracer out itself, of a process that was attached to.`,
 		Example: `  fentry detach 1234
   fentry detach --unload 1234`,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -108,6 +108,9 @@ func (r *Runtime) Has(uint64) bool { return false }
 // Settle has the sites of a process be what its functions' switches say.
 func (a *Attachment) Settle(int, int) (Settled, error) { return Settled{}, errNoAttach }
 
+// Rest has a process run its own code.
+func (a *Attachment) Rest(int) error { return errNoAttach }
+
 // whileStopped does something. Nobody is stopped for it.
 func (r *Runtime) whileStopped(do func() error) error { return do() }
 

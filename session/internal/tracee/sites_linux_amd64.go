@@ -510,15 +510,37 @@ func (a *Attachment) Settle(pid, tries int) (s Settled, err error) {
 	}
 	if err == nil {
 		nops = a.here(ts, chosen(nops, true, isEarly))
-		var left []arch.Edit
-		if left, err = pending(mem, nops); err == nil && len(left) > 0 {
-			if _, err = a.inStops(ts, left, nil); err == nil {
-				_ = a.giveBack(ts, left)
-			}
-		}
+		err = a.clear(ts, nops)
 	}
 	s.Off, s.All = a.functions(nops, isOn)
 	return s, err
+}
+
+// clear writes what sites were, as far as that is not there.
+func (a *Attachment) clear(ts *threads, nops []arch.Edit) error {
+	left, err := pending(ts.memory(), nops)
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	if _, err = a.inStops(ts, left, nil); err == nil {
+		_ = a.giveBack(ts, left)
+	}
+	return err
+}
+
+// Rest has a process that keeps what was put into its program run its own code from now on.
+func (a *Attachment) Rest(pid int) error {
+	r, err := OpenRuntime(pid)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	ts, err := r.threads()
+	if err != nil {
+		return err
+	}
+	defer ts.close()
+	return a.clear(ts, a.here(ts, chosen(a.edits, true, isEarly)))
 }
 
 // functions counts those of which there are edits, and all that have sites. A function can have several, in a row.
