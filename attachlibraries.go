@@ -109,7 +109,7 @@ func (l *loadedLibraries) plan(path string, f *os.File, at uint64) *patch.Memory
 		found = &loadedProgram{}
 		l.found[key] = found
 	}
-	lib, first := l.note(fileID{st.Dev, st.Ino}, path)
+	lib, first := l.note(identity(&st), path)
 	lib.silent = !named
 	l.mu.Unlock()
 	defer close(p.made)
@@ -149,12 +149,12 @@ func (l *loadedLibraries) planned(lib *library, first, named bool, plan *patch.P
 }
 
 // note notes that a library is there. first: no other process has had it.
-func (l *loadedLibraries) note(id fileID, path string) (lib *library, first bool) {
-	if lib, known := l.libraries.files[id]; known {
-		return lib, false
+func (l *loadedLibraries) note(id, path string) (lib *library, first bool) {
+	if known := l.libraries.files[id]; len(known) > 0 {
+		return known[0], false
 	}
 	lib = &library{Library: Library{Path: path}}
-	l.libraries.files[id] = lib
+	l.libraries.files[id] = []*library{lib}
 	l.order = append(l.order, lib)
 	return lib, true
 }

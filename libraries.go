@@ -13,13 +13,17 @@ package fentry
 // loaded it by comparing files.
 
 import (
+	"crypto/sha256"
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -62,28 +66,27 @@ type libraries struct {
 	swaps    bool          // libraries that swap pieces of their stack are to say so, also those that no pattern names
 
 	mu     sync.Mutex
-	opened sync.Once    // cache and own are set
-	cache  *cache.Cache // nil: none can be used
-	own    string       // what identifies this fentry
-	files  map[fileID]*library
-	order  []*library // as they were loaded
-	kept   bool       // something new is in the cache
+	opened sync.Once             // cache and own are set
+	cache  *cache.Cache          // nil: none can be used
+	own    string                // what identifies this fentry
+	files  map[string][]*library // by identity
+	order  []*library            // as they were loaded
+	kept   bool                  // something new is in the cache
 
 	keptNames bool // so is a symbol file
 }
 
-// fileID identifies a file as the dynamic loader does.
-type fileID struct{ dev, ino uint64 }
-
 // library is a file that the loader has opened.
 type library struct {
 	Library
-	about  about
-	info   os.FileInfo // of the library itself
-	copied *os.File    // nil: it is left alone
-	silent bool        // no pattern names it: it is patched for its system calls only, or for swaps
-	swaps  bool        // it may swap pieces of its stack
-	key    string      // of the copy in the cache; "": it is not there
+	about   about
+	info    os.FileInfo // of the library itself
+	copied  *os.File    // nil: it is left alone
+	unasked bool        // it stays as it is
+	silent  bool        // no pattern names it: it is patched for its system calls only, or for swaps
+	swaps   bool        // it may swap pieces of its stack
+	key     string      // of the copy in the cache; "": it is not there
+	sum     string      // of what is in the file, if its identity does not say that yet
 
 	again *libraryImage // its plan, made once more for what is asked of it while it runs; nil: it is not there
 }
@@ -106,7 +109,7 @@ func newLibraries(p *Program, o *Options, follows bool) (*libraries, error) {
 	if len(o.Libraries) == 0 && !(o.Syscalls && (follows || p.loads())) && !(o.swaps() && (follows || p.loadsSwaps())) {
 		return nil, nil
 	}
-	l := &libraries{plan: o.Plan, symbols: o.Symbols, logf: o.Logf, files: make(map[fileID]*library)}
+	l := &libraries{plan: o.Plan, symbols: o.Symbols, logf: o.Logf, files: make(map[string][]*library)}
 	l.places = places.Of(os.TempDir())
 	if host, ok := machine.Host(); ok {
 		l.machine = host.ELF
@@ -246,23 +249,53 @@ func (l *libraries) open(given string, f *os.File) *os.File {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	id := fileID{st.Dev, st.Ino}
-	lib, known := l.files[id]
+	lib, known, sum := l.seen(f, &st)
 	if !known {
-		lib = l.first(given, f, &st)
-		l.files[id] = lib
-		if lib != nil {
+		lib = l.first(given, f, &st, sum)
+		if lib == nil {
+			lib = &library{sum: sum, unasked: true}
+		} else {
 			l.order = append(l.order, lib)
 		}
-	}
-	if lib == nil {
-		return nil
+		id := identity(&st)
+		l.files[id] = append(l.files[id], lib)
 	}
 	return lib.copied
 }
 
+// seen finds a library that was opened before, with what is in it now: another one can have been written over it, or have its
+// number. The kernel's clock does not tell two such files apart that are written at the same moment; then what is in them does.
+func (l *libraries) seen(f *os.File, st *unix.Stat_t) (lib *library, known bool, sum string) {
+	all := l.files[identity(st)]
+	if fresh(st) || slices.ContainsFunc(all, func(lib *library) bool { return lib.sum != "" }) {
+		sum = sumOf(f)
+	}
+	for _, lib := range all {
+		if lib.sum == sum || lib.sum == "" && !fresh(st) {
+			return lib, true, sum
+		}
+	}
+	return nil, false, sum
+}
+
+// fresh tells whether a file was changed so lately that one more change would leave its times as they are: these are of the clock's
+// ticks, of 10 ms at most.
+func fresh(st *unix.Stat_t) bool {
+	changed := time.Unix(st.Ctim.Sec, st.Ctim.Nsec)
+	return time.Since(changed) < time.Second
+}
+
+// sumOf is a sum of what is in a file.
+func sumOf(f *os.File) string {
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(f, 0, 1<<62)); err != nil {
+		return err.Error()
+	}
+	return string(h.Sum(nil))
+}
+
 // first decides about a library that is opened for the first time; nil: it was not asked for.
-func (l *libraries) first(given string, f *os.File, st *unix.Stat_t) *library {
+func (l *libraries) first(given string, f *os.File, st *unix.Stat_t, sum string) *library {
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	if err != nil {
 		path = given
@@ -272,7 +305,7 @@ func (l *libraries) first(given string, f *os.File, st *unix.Stat_t) *library {
 	if !named && !l.syscalls && !swaps {
 		return nil
 	}
-	lib := &library{Library: Library{Path: path}, silent: !named, swaps: swaps}
+	lib := &library{Library: Library{Path: path}, silent: !named, swaps: swaps, sum: sum}
 	if lib.info, err = f.Stat(); err != nil {
 		return nil
 	}
@@ -323,9 +356,16 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 	}
 	l.opened.Do(l.openCache)
 	plan, find, capturing := l.options(lib)
-	key := l.key(&plan, find, capturing, st)
+	key := l.key(&plan, find, capturing, identity(st)+lib.sum)
 	var err error
-	if lib.copied, err = l.cache.Get(cacheKind, key, &lib.about); err == nil {
+	lib.copied, err = l.cache.Get(cacheKind, key, &lib.about)
+	if err != nil && lib.sum == "" && l.cache != nil { // it can have been new when it was kept
+		also := l.key(&plan, find, capturing, identity(st)+sumOf(f))
+		if lib.copied, err = l.cache.Get(cacheKind, also, &lib.about); err == nil {
+			key = also
+		}
+	}
+	if err == nil {
 		lib.Kept, lib.key = true, key
 		lib.about.tell(&l.plan, capturing)
 		return nil
@@ -407,11 +447,11 @@ func (l *libraries) byImage(id trace.ImageID) *library {
 }
 
 // key is what a library's copy depends on: the file, all options, and the fentry that makes it.
-func (l *libraries) key(plan *patch.Options, find record.Options, capturing *capturing, st *unix.Stat_t) string {
+func (l *libraries) key(plan *patch.Options, find record.Options, capturing *capturing, id string) string {
 	o := *plan
 	o.Select, o.First, o.Roots, o.Hide, o.Without, o.Actions = nil, nil, nil, nil, nil, nil
 	find.Named = nil
-	return cache.Key("library", l.own, identity(st), fmt.Sprintf("%+v %+v %q", o, find, l.symbols.DebugDirs), capturing.Key(),
+	return cache.Key("library", l.own, id, fmt.Sprintf("%+v %+v %q", o, find, l.symbols.DebugDirs), capturing.Key(),
 		plan.Select.Key(), plan.First.Key(), plan.Roots.Key(), plan.Hide.Key(), plan.Without.Key(), plan.Actions.Key())
 }
 
