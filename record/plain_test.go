@@ -131,6 +131,16 @@ func TestPlain(t *testing.T) {
 			want: "f: flags-live +0 0 0\ng: flags-live +0 0 0\nh:  +0 5 5\nout: flags-live +0 0 0\ni:  +0 5 5\nother:  +0 5 5\nj:  +0 5 5",
 		},
 		{
+			name: "flags that come from farther away: by a jump, by what is called last; of whatever a pointer leads to; behind a jump",
+			text: fn("set", "cmp $1,%edi\nmov $1,%eax\nret") + fn("f", "mov $1,%eax\nmov $2,%edi\njmp set") +
+				fn("set2", "cmp $1,%edi\nmov $1,%eax\nret") + fn("g", "push %rbx\n.cfi_adjust_cfa_offset 8\nmov $1,%ebx\ncall set2\npop %rbx\n.cfi_adjust_cfa_offset -8\nret") +
+				fn("h", "mov $1,%eax\ncall f\njge 1f\n1: ret") + fn("i", "mov $1,%eax\ncall g\nsetg %al\nret") +
+				fn("j", "mov $1,%eax\nmov $2,%eax\njmp 1f\n1: adc $0,%eax\nret") +
+				fn("ind", "cmp $1,%edi\nmov $1,%eax\nret") + fn("k", "lea ind(%rip),%rax\ncall *%rax\nsetg %al\nret"),
+			want: "set: flags-live +0 0 0\nf: flags-live +0 0 0\nset2: flags-live +0 0 0\ng: flags-live +0 0 0\nh:  +0 5 5\ni:  +0 5 5\n" +
+				"j: flags-live +0 0 0\nind: flags-live +0 0 0\nk:  +0 7 7",
+		},
+		{
 			name: "flags of what compilers do inline: comparing short texts, wide shifts, floating-point numbers",
 			text: fn("f", "mov $4,%ecx\nmov %rdi,%rax\nlea 1(%rip),%rdi\nrepz cmpsb\nseta %al\nret") +
 				fn("g", "mov $0,%ecx\nmov %rdi,%rax\nlea 1(%rip),%rdi\nrepz cmpsb\nseta %al\nret") +

@@ -9,9 +9,9 @@ import (
 // Flags.
 //
 // Thunks change them, so no function may be traced that takes what its caller has left in flags, or leaves something
-// there that its caller looks at. No compiler makes such functions, except of another's parts. From a function's first
-// instruction, and from each call's return address, instructions are followed to the first branch: flags that none has
-// set before one reads them come from the other side.
+// there that its caller looks at. Compilers make them of others' parts, as LLVM's outliner does, of one another's, too. From a
+// function's first instruction, and from each call's return address, instructions are followed to the first branch: flags that
+// none has set before one reads them come from the other side, and perhaps from farther away (flagResults).
 
 // flow follows flags along instructions without a branch.
 type flow struct {
@@ -38,16 +38,23 @@ func (w *flow) step(in amd64.Inst, raw []byte) (reads bool) {
 
 // live is for flags.
 func (amd64Machine) live(e *entry) bool {
+	const mostJumps = 8
 	w := flow{need: amd64.AllFlags}
+	text, pc, jumps := *e.f.text, e.at, 0
 	for b := e.own(); len(b) > 0 && w.need != 0; {
 		in, err := amd64.Decode(b)
 		if err != nil {
 			return false
 		}
+		if in.Op == amd64.Jmp && jumps < mostJumps {
+			pc, jumps = in.Target(pc), jumps+1
+			b = text.From(pc)
+			continue
+		}
 		if w.step(in, b[:in.Len]) {
 			return true
 		}
-		b = b[in.Len:]
+		b, pc = b[in.Len:], pc+uint64(in.Len)
 	}
 	return false
 }

@@ -13,7 +13,7 @@ type amd64Sweep struct {
 	code code.Machine
 	lead int // of the unit: a landing pad
 
-	// Behind a call, until its flags are certainly gone.
+	// Behind a call, until its flags are certainly gone. callee is 0 if it is one by a pointer.
 	callee, ret uint64
 	flags       flow
 
@@ -91,7 +91,10 @@ func (s *amd64Sweep) inst(d *decoder, in amd64.Inst, raw []byte, pc uint64) {
 	if belowStack(in, raw) {
 		d.facts |= redZone
 	}
-	if s.flags.need != 0 && s.flags.step(in, raw) {
+	if s.flags.need != 0 && s.callee != 0 && in.Op == amd64.Ret && d.u.fn >= 0 {
+		d.passes = append(d.passes, jumpOut{from: int32(d.u.fn), to: s.callee})
+	}
+	if s.flags.need != 0 && s.flags.step(in, raw) && (s.callee != 0 || conditional(in)) {
 		d.results = append(d.results, result{s.callee, s.ret, pc})
 	}
 	switch in.Op {
@@ -112,13 +115,14 @@ func (s *amd64Sweep) inst(d *decoder, in amd64.Inst, raw []byte, pc uint64) {
 		}
 	case amd64.Call, amd64.CallInd:
 		d.facts |= calls
+		s.callee, s.ret, s.flags = 0, pc+uint64(in.Len), flow{need: amd64.AllFlags}
 	}
 	s.besideSyscall(d, in, pc)
 	switch in.PCRel {
 	case amd64.PCRelBranch:
 		t := in.Target(pc)
 		if in.Op == amd64.Call {
-			s.callee, s.ret, s.flags = t, pc+uint64(in.Len), flow{need: amd64.AllFlags}
+			s.callee = t
 			d.called(t)
 			break
 		}
@@ -134,6 +138,11 @@ func (s *amd64Sweep) inst(d *decoder, in amd64.Inst, raw []byte, pc uint64) {
 			constant(d, in, raw)
 		}
 	}
+}
+
+// conditional recognises instructions of which code certainly uses a function's flags: data that looks like code, and pushf, have others.
+func conditional(in amd64.Inst) bool {
+	return in.Op == amd64.Jcc || in.Enc == amd64.Legacy && in.Map == 1 && (in.Opcode&0xf0 == 0x90 || in.Opcode&0xf0 == 0x40)
 }
 
 // besideSyscall notes what is called on both sides of a system call. glibc has threads cancelled at any instruction between two

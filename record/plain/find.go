@@ -30,6 +30,7 @@ type Finder struct {
 	bases    []base
 	results  []result
 	jumpsOut []jumpOut
+	passes   []jumpOut                     // functions, and others that they call, the flags of which they return with
 	unread   map[uint64]bool               // entries of the unwind table, by address: their language-specific data makes no sense
 	early    map[uint64][]ehframe.CallSite // of entries: the first call sites
 }

@@ -150,7 +150,7 @@ func (f *Finder) sweep() {
 		mu.Lock()
 		defer mu.Unlock()
 		notes, f.bases = append(notes, d.notes...), append(f.bases, d.bases...)
-		f.results, f.jumpsOut = append(f.results, d.results...), append(f.jumpsOut, d.jumpsOut...)
+		f.results, f.jumpsOut, f.passes = append(f.results, d.results...), append(f.jumpsOut, d.jumpsOut...), append(f.passes, d.passes...)
 	})
 	for i := range notes {
 		f.take(&notes[i])
@@ -176,14 +176,50 @@ func (f *Finder) take(n *note) {
 	}
 }
 
-// flagResults notes the functions whose callers use the flags that they leave, when all targets are known.
+// flagResults notes the functions whose callers use the flags that they leave, when all targets are known. These can be flags that
+// others have left: those that they jump to, or call last.
 func (f *Finder) flagResults() {
-	for _, r := range f.results {
-		k := f.containing(r.callee)
-		if k >= 0 && f.funcs[k].Addr == r.callee && f.marks.any(r.ret, r.user+1)&anyTarget == 0 {
+	var todo []int
+	note := func(k int) {
+		if f.facts[k]&flagsResult == 0 {
 			f.facts[k] |= flagsResult
+			todo = append(todo, k)
 		}
 	}
+	at := func(addr uint64) {
+		if k := f.containing(addr); k >= 0 && f.funcs[k].Addr == addr {
+			note(k)
+		}
+	}
+	for _, r := range f.results {
+		switch {
+		case f.marks.any(r.ret, r.user+1)&anyTarget != 0:
+		case r.callee != 0:
+			at(r.callee)
+		case r.user == r.ret: // whatever is called by a pointer; farther behind it is data between functions that looks so
+			for k := range f.funcs {
+				if f.marks.get(f.funcs[k].Addr)&pointed != 0 {
+					note(k)
+				}
+			}
+		}
+	}
+	if len(todo) > 0 {
+		byFrom := func(a, b jumpOut) int { return cmp.Compare(a.from, b.from) }
+		slices.SortFunc(f.jumpsOut, byFrom)
+		slices.SortFunc(f.passes, byFrom)
+	}
+	for len(todo) > 0 {
+		k := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, edges := range [...][]jumpOut{f.jumpsOut, f.passes} {
+			i := sort.Search(len(edges), func(i int) bool { return int(edges[i].from) >= k })
+			for ; i < len(edges) && int(edges[i].from) == k; i++ {
+				at(edges[i].to)
+			}
+		}
+	}
+	f.passes = nil
 }
 
 // passedOn are the facts that functions have of those that they jump to.
@@ -250,6 +286,7 @@ type decoder struct {
 	results []result
 
 	jumpsOut []jumpOut
+	passes   []jumpOut // functions that return with the flags of one that they call
 
 	u      *unit
 	own    []mark // of the unit
