@@ -123,6 +123,11 @@ func TestPlain(t *testing.T) {
 				"k: reads-return-address +0 0 0\nl: reads-return-address +0 0 0\nm:  +0 5 5\nn:  +0 5 5",
 		},
 		{
+			name: "a call would move of a function that looks at where it was called",
+			text: fn("f", "mov (%rsp),%rax\nmov $1,%ecx\nret") + fn("g", "call f\nmov $1,%eax\nret") + fn("h", "call g\nmov $1,%eax\nret"),
+			want: "f: reads-return-address +0 0 0\ng: call-at-entry +0 0 0\nh:  +0 5 5",
+		},
+		{
 			name: "flags that come in, flags that go out",
 			text: fn("f", "mov $1,%eax\nadc $0,%eax\nret") + fn("g", "mov $1,%eax\ninc %eax\nsetc %al\nret") +
 				fn("h", "mov $1,%eax\nadd $1,%eax\nsetc %al\nret") +

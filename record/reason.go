@@ -60,6 +60,7 @@ const (
 	ReasonSystemCall    = Reason(plain.SystemCall)
 	ReasonUndecodable   = Reason(plain.Undecodable)
 	ReasonExclusive     = Reason(plain.Exclusive)
+	ReasonTextReloc     = Reason(plain.TextReloc)
 	ReasonAddressTaken  = Reason(plain.AddressTaken)
 	ReasonOCamlRuntime  = Reason(plain.OCamlRuntime)
 	ReasonOCamlNoRoom   = Reason(plain.OCamlNoRoom)
@@ -190,13 +191,15 @@ func Reasons() []ReasonText {
 		{ReasonLoopAtEntry,
 			"A loop goes back to the function's first instruction while something is on the stack, or below it."},
 		{ReasonCallAtEntry,
-			"A call would have to move by which the function finds its own address, or whose exception handlers are in tables " +
-				"that cannot be read."},
+			"A call would have to move by which the function finds its own address, or which is of a function that uses its " +
+				"return address, or whose exception handlers are in tables that cannot be read."},
 		{ReasonSystemCall,
 			"A system call or a trap would have to move: the kernel and signal handlers look at where it is."},
 		{ReasonUndecodable, "Some of its bytes are no known instructions."},
 		{ReasonExclusive,
 			"It begins with an exclusive load or store (ldxr, stxr), which have to stay side by side."},
+		{ReasonTextReloc,
+			"The dynamic linker changes what would have to move (DT_TEXTREL)."},
 		{ReasonAddressTaken,
 			"The function makes system calls at which threads can be cancelled, and a signal handler finds out from the " +
 				"program counter how far it has come."},

@@ -90,6 +90,8 @@ func amd64Instruction(e *entry, in amd64.Inst, pc uint64) Refusal {
 	case amd64.Call:
 		if t := in.Target(pc); t >= e.start && t < e.end { // to find out its own address
 			return CallAtEntry
+		} else if r := e.f.callee(t); r != "" {
+			return r
 		}
 		e.call(pc + uint64(in.Len))
 	case amd64.CallInd:

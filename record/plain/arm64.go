@@ -161,6 +161,8 @@ func (arm64Machine) window(e *entry) Refusal {
 	case arm64.Call:
 		if t := in.Target(e.at); t >= e.start && t < e.end { // to find out its own address
 			return CallAtEntry
+		} else if r := e.f.callee(t); r != "" {
+			return r
 		}
 		e.call(e.at + arm64.InstLen)
 	case arm64.CallInd:

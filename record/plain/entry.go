@@ -28,6 +28,7 @@ const (
 	Short         Refusal = "short-function"
 	ReturnsTwice  Refusal = "returns-twice"
 	Exclusive     Refusal = "exclusive-at-entry"
+	TextReloc     Refusal = "text-relocation"
 )
 
 // Entry is where a function's first instructions can be displaced.
@@ -170,7 +171,18 @@ func (e *entry) site(jump int) Refusal {
 	if r := e.f.m.window(e); r != "" {
 		return r
 	}
+	if e.f.relocated(e.at, e.at+uint64(e.n)) {
+		return TextReloc
+	}
 	return e.around()
+}
+
+// callee judges a call that is to be displaced, by what it calls: that sees another return address then.
+func (f *Finder) callee(to uint64) Refusal {
+	if k := f.containing(to); k >= 0 && f.funcs[k].Addr == to && f.facts[k]&(usesCaller|swapsStack) == usesCaller {
+		return CallAtEntry
+	}
+	return ""
 }
 
 // call notes what a call, by its return address, needs: exceptions pass the copy of one that is known to have no landing

@@ -2,6 +2,7 @@ package plain
 
 import (
 	"debug/elf"
+	"slices"
 	"sort"
 
 	"github.com/fentry-dev/fentry/elfio"
@@ -18,6 +19,8 @@ type Finder struct {
 	funcs []symbol.Func
 	refs  []uint64
 	index *ehframe.Index
+
+	textRelocs []uint64 // where dynamic relocations change code, in order
 
 	foreign Refusal // why none of its functions can be displaced
 	ml      ocaml   // whose functions cannot
@@ -45,6 +48,9 @@ func New(file *elfio.File, text *code.Text, funcs []symbol.Func, refs []uint64) 
 	f := &Finder{
 		file: file, text: text, m: machineOf(file), funcs: funcs, refs: refs,
 		fixed: file.Header.Type == elf.ET_EXEC,
+	}
+	if f.textRelocs, err = textRelocs(file); err != nil {
+		return nil, err
 	}
 	f.foreign, f.ml = foreign(file)
 	if f.foreign == "" {
@@ -98,7 +104,7 @@ func Supported(file *elfio.File) bool { return machineOf(file) != nil }
 // code has been decoded, and nothing goes into the middle of it. A tail call, a jump, must besides have its frame as a
 // function's callers leave it.
 func (f *Finder) Call(addr uint64, n int, tail bool) bool {
-	if f.foreign != "" || f.ml.has(addr) || f.marks.get(addr)&instruction == 0 ||
+	if f.foreign != "" || f.ml.has(addr) || f.relocated(addr, addr+uint64(n)) || f.marks.get(addr)&instruction == 0 ||
 		f.marks.any(addr+1, addr+uint64(n))&(instruction|anyTarget) != 0 {
 		return false
 	}
@@ -111,6 +117,33 @@ func (f *Finder) Call(addr uint64, n int, tail bool) bool {
 	}
 	row, known := fr.at(addr)
 	return known && f.m.atEntry(row)
+}
+
+// textRelocs are the places in code that the dynamic linker changes (DT_TEXTREL): it would change what is there now, and not
+// what has been moved.
+func textRelocs(file *elfio.File) (at []uint64, err error) {
+	dyn, err := file.Dynamic()
+	if err != nil {
+		return nil, nil // of a file without
+	}
+	if !slices.ContainsFunc(dyn, func(d elfio.Dyn) bool {
+		return d.Tag == elf.DT_TEXTREL || d.Tag == elf.DT_FLAGS && elf.DynFlag(d.Val)&elf.DF_TEXTREL != 0
+	}) {
+		return nil, nil
+	}
+	rels, err := file.DynamicRelocs()
+	for i := range rels {
+		at = append(at, rels[i].Off)
+	}
+	slices.Sort(at)
+	return at, err
+}
+
+// relocated tells whether a dynamic relocation changes something in [lo, hi).
+func (f *Finder) relocated(lo, hi uint64) bool {
+	const most = 8 // bytes that one changes
+	i := sort.Search(len(f.textRelocs), func(i int) bool { return f.textRelocs[i]+most > lo })
+	return i < len(f.textRelocs) && f.textRelocs[i] < hi
 }
 
 // containing returns the index of the last function that begins at or before addr; -1: there is none.
