@@ -221,12 +221,19 @@ func (amd64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
 }
 
 // facts: the heap starts behind the image, at a random distance of up to 32 MiB (from Linux 6.9 on, 1 GiB), and grows
-// upwards; calls reach 2 GiB.
+// upwards; calls reach 2 GiB. A heap that meets the added memory goes on elsewhere, by mmap: large images are not put out of reach.
 func (amd64Machine) facts() facts {
 	return facts{
-		option:     "-pg -mfentry or -fpatchable-function-entry=5",
-		irelative:  uint32(elf.R_X86_64_IRELATIVE),
-		processGap: func(uint64) uint64 { return 1 << 30 },
-		odd:        amd64.ThunkOdd,
+		option:    "-pg -mfentry or -fpatchable-function-entry=5",
+		irelative: uint32(elf.R_X86_64_IRELATIVE),
+		processGap: func(size uint64) uint64 {
+			const reach, added = 2 << 30, 256 << 20
+			if size+1<<30 <= reach-added {
+				return 1 << 30
+			}
+			return max(reach-added, size+1<<16) - size
+		},
+		reach: 2 << 30,
+		odd:   amd64.ThunkOdd,
 	}
 }

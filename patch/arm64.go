@@ -119,6 +119,7 @@ func (arm64Machine) facts() facts {
 			}
 			return 1 << 16
 		},
-		odd: arm64.ThunkOdd,
+		reach: 4 << 30, // adrp; what branches do not reach is left alone (arm64reach.go)
+		odd:   arm64.ThunkOdd,
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/fentry-dev/fentry/internal/bigslice"
 	"github.com/fentry-dev/fentry/internal/parallel"
 	"github.com/fentry-dev/fentry/internal/sitetable"
+	"github.com/fentry-dev/fentry/record"
 	"github.com/fentry-dev/fentry/stub"
 )
 
@@ -250,6 +251,10 @@ func (l *layout) layout() error {
 
 // rest lays out what follows the thunks.
 func (l *layout) rest(rt *elfio.File) error {
+	if start, _ := l.extent(); l.base+maxRuntime-start > l.p.m.facts().reach {
+		return fmt.Errorf("%w: the program's data takes so much (%d MiB) that what is added behind it is %s", ErrNoSites,
+			(l.base-start)>>20, record.ReasonOutOfReach)
+	}
 	if err := l.link(rt); err != nil {
 		return err
 	}

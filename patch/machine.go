@@ -87,6 +87,8 @@ type facts struct {
 	// processGap is the distance between the end of an image of so many bytes and
 	// the memory added to a process at its exec stop.
 	processGap func(size uint64) uint64
+	// reach is how far instructions of the program and the runtime reach into each other.
+	reach uint64
 	// odd is where in a thunk of arch.ThunkFunc there is a byte whose bit 0 is set: one whose switch that is is never off.
 	odd uint64
 }

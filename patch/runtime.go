@@ -46,13 +46,17 @@ const maxRuntime = 1 << 20
 // link lays out the runtime.
 func (l *layout) link(rt *elfio.File) error {
 	at := l.align(arch.ThunkSize)
+	filter := l.filter
+	if filter == 0 {
+		filter = at // nobody asks it
+	}
 	x, err := link.Object(rt, link.Options{
 		RX: at, RW: l.rw, TLS: l.tls,
 		Symbols: map[string]uint64{
 			"fentry_orig_entry":     l.orig,
 			"fentry_orig_fini":      l.fini,
 			"fentry_irel_ret":       at,
-			"fentry_syscall_filter": l.filter,
+			"fentry_syscall_filter": filter,
 		},
 	})
 	if err != nil {
