@@ -32,7 +32,7 @@ func TestLargeData(t *testing.T) {
 				argv := append(append([]string{fentry, "record", "-o", data}, more...), prog)
 				r := run(t, command{argv: argv})
 				said := strings.Contains(r.stderr, "out-of-reach")
-				if r.status != "exit 1" || r.stdout != "ok\n" || said == tt.traced {
+				if r.status != "exit 1" || r.stdout != "ok\n" || said == tt.traced && len(more) < 2 { // its loader's system calls are recorded
 					t.Errorf("%q: %s, %q, %s", more, r.status, r.stdout, r.stderr)
 				}
 			}

@@ -19,9 +19,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -63,7 +66,11 @@ func OpenIn(base string) (*Cache, error) {
 	}
 	defer above.Close()
 	// Nothing is made in another user's directory, who could not use it then.
-	root, err := open(above, "fentry", above.Ours() == nil)
+	ours := above.Ours()
+	root, err := open(above, "fentry", ours == nil)
+	if errors.Is(err, unix.ENOENT) && ours != nil {
+		err = ours
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
@@ -127,10 +134,27 @@ const maxInfo = 1 << 20
 // info is the contents of infoFile.
 type info struct {
 	Name string // of the entry's file; "": it has none
-	// Size in bytes of the file. After a crash of the system a file can be shorter than what was written, but not
-	// longer.
+	// Size in bytes of the file, a sum of what is in it, and the boot since which that is known to be there: after a crash of the
+	// system a file can be shorter than what was written, or have zeros.
 	Size int64
+	Sum  uint32
+	Boot string
 	Info json.RawMessage
+}
+
+// boot identifies the time since the system was started; "": that is not known, and nothing is believed without a look.
+var boot = sync.OnceValue(func() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b))
+})
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sumOf is a sum of what is in a file.
+func sumOf(f *os.File) (uint32, error) {
+	h := crc32.New(castagnoli)
+	_, err := io.Copy(h, io.NewSectionReader(f, 0, 1<<62))
+	return h.Sum32(), err
 }
 
 // touchAfter is how old the note may be that an entry was used.
@@ -169,11 +193,41 @@ func (c *Cache) Get(kind, key string, about any) (*os.File, error) {
 		return nil, ErrNone
 	}
 	var st unix.Stat_t
-	if unix.Fstat(int(f.Fd()), &st) != nil || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 || st.Size != in.Size {
+	if unix.Fstat(int(f.Fd()), &st) != nil || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 || st.Size != in.Size || !in.whole(e, f) {
 		f.Close()
 		return nil, ErrNone
 	}
 	return f, nil
+}
+
+// whole tells whether what is in an entry's file is what was written. It is looked at once after each start of the system.
+func (in *info) whole(e *safefile.Dir, f *os.File) bool {
+	if in.Boot == boot() && in.Boot != "" {
+		return true
+	}
+	if sum, err := sumOf(f); err != nil || sum != in.Sum {
+		return false
+	}
+	in.Boot = boot()
+	temp := infoFile + rand.Text()
+	if in.write(e, temp) != nil || e.Rename(temp, infoFile) != nil { // it is looked at again the next time
+		_ = e.Remove(temp)
+	}
+	return true
+}
+
+// write writes what is kept beside an entry's file.
+func (in *info) write(e *safefile.Dir, name string) error {
+	b, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	w, err := e.Create(name, os.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(b)
+	return errors.Join(err, w.Close())
 }
 
 // Put makes an entry: write writes its file, which is called name; write nil: it has none. about is kept beside it, as
@@ -193,20 +247,35 @@ func (c *Cache) Put(kind, key, name string, about any, write func(*os.File) erro
 		return nil, err
 	}
 	f, err := fill(e, name, about, write)
-	if err == nil {
-		err = k.Rename(temp, key)
+	if err != nil {
+		remove(k, e, temp)
+		return nil, err
 	}
-	if err == nil {
-		e.Close()
-		return f, nil
+	for try := 0; ; try++ {
+		if err = k.Rename(temp, key); err == nil {
+			e.Close()
+			return f, nil
+		}
+		there := errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY)
+		if there {
+			if g, gerr := c.Get(kind, key, about); gerr == nil || try == putTries {
+				f.Close() // perhaps nil
+				f, err = g, gerr
+				break
+			}
+			c.Drop(kind, key) // it is damaged
+			continue
+		}
+		f.Close()
+		f = nil
+		break
 	}
 	remove(k, e, temp)
-	if f != nil && (errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY)) {
-		f.Close()
-		return c.Get(kind, key, about)
-	}
-	return nil, err
+	return f, err
 }
+
+// putTries is how often a damaged entry is removed of which others make new ones meanwhile.
+const putTries = 3
 
 // Drop removes an entry whose contents turned out to be of no use.
 func (c *Cache) Drop(kind, key string) {
@@ -236,17 +305,17 @@ func fill(e *safefile.Dir, name string, about any, write func(*os.File) error) (
 		if f, in.Size, err = fillFile(e, in.Name, write); err != nil {
 			return nil, err
 		}
+		if in.Sum, err = sumOf(f); err != nil {
+			f.Close()
+			return nil, err
+		}
+		in.Boot = boot()
 	}
-	b, err := json.Marshal(in)
-	if err != nil {
-		return f, err
+	if err := in.write(e, infoFile); err != nil {
+		f.Close() // perhaps nil
+		return nil, err
 	}
-	w, err := e.Create(infoFile, os.O_WRONLY)
-	if err != nil {
-		return f, err
-	}
-	_, err = w.Write(b)
-	return f, errors.Join(err, w.Close())
+	return f, nil
 }
 
 // fillFile writes the file of an entry, and opens it for reading.

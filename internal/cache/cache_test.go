@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -309,4 +310,46 @@ func FuzzInfo(f *testing.F) {
 			t.Errorf("%q", text)
 		}
 	})
+}
+
+// What the system has lost of an entry when it crashed is noticed after its next start, and made once more.
+func TestDamaged(t *testing.T) {
+	base := t.TempDir()
+	c, key := openIn(t, base), Key("a")
+	for name, damage := range map[string]func(path string) error{
+		"shorter":   func(path string) error { return os.Truncate(path, 3) },
+		"gone":      os.Remove,
+		"no info":   func(path string) error { return os.WriteFile(filepath.Join(filepath.Dir(path), infoFile), nil, 0o600) },
+		"zeros":     func(path string) error { return os.WriteFile(path, make([]byte, len("contents")), 0o600) },
+		"no damage": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := put(t, c, key, "contents")
+			info := filepath.Join(filepath.Dir(path), infoFile)
+			b, err := os.ReadFile(info)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := strings.Replace(string(b), boot(), "another", 1)
+			if err := os.WriteFile(info, []byte(before), 0o600); err != nil || before == string(b) {
+				t.Fatal(err)
+			}
+			if damage != nil {
+				if err := damage(path); err != nil {
+					t.Fatal(err)
+				}
+				if text, _, err := get(c, key); err == nil {
+					t.Errorf("%q is found", text)
+				}
+				put(t, c, key, "contents")
+			}
+			if text, _, err := get(c, key); err != nil || text != "contents" {
+				t.Errorf("%q, %v", text, err)
+			}
+			if now, err := os.ReadFile(info); err != nil || !strings.Contains(string(now), boot()) {
+				t.Errorf("%q, %v", now, err)
+			}
+			c.Drop("kind", key)
+		})
+	}
 }
