@@ -243,3 +243,26 @@ func TestStubShapes(t *testing.T) {
 		})
 	}
 }
+
+// TestMoldSymbols: mold's symbols of stubs are no functions.
+func TestMoldSymbols(t *testing.T) {
+	testtool.Need(t, "gcc", "ld.mold")
+	dir := t.TempDir()
+	src, img := filepath.Join(dir, "calling.c"), filepath.Join(dir, "calling")
+	if err := os.WriteFile(src, []byte("#include <stdio.h>\nint main(int n, char **v) { return puts(v[0]) < 0; }\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "gcc", "-O1", "-fuse-ld=mold", "-o", img, src)
+	calls := 0
+	for _, s := range findWith(t, img, Options{LibraryCalls: true}) {
+		if strings.Contains(s.Name, "$plt") {
+			t.Errorf("%+v", s)
+		}
+		if s.Name == "puts@plt" && s.Reason == "" {
+			calls++
+		}
+	}
+	if calls != 1 {
+		t.Errorf("%d stubs of puts", calls)
+	}
+}

@@ -8,6 +8,7 @@ package symbol
 import (
 	"debug/elf"
 	"slices"
+	"strings"
 
 	"github.com/fentry-dev/fentry/elfio"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
@@ -109,13 +110,16 @@ func merge(sources [3]*source, each func(addr uint64, n [3]int)) {
 	}
 }
 
-// symbols is a symbol table as a source of functions.
-func symbols(syms []elfio.Symbol, name string, dynamic bool) *source {
+// symbols is a symbol table as a source of functions. mold gives call stubs symbols, such as strlen$plt, which are none.
+func symbols(syms []elfio.Symbol, name string, dynamic bool, plt []addrRange) *source {
 	keys := bigslice.Make[key](0, len(syms))
 	for i := range syms {
 		s := &syms[i]
 		typ := s.Type()
 		if typ != elf.STT_FUNC && typ != elf.STT_GNU_IFUNC || !s.Defined() || elf.SectionIndex(s.Shndx) == elf.SHN_ABS {
+			continue
+		}
+		if len(plt) > 0 && s.Bind() == elf.STB_LOCAL && strings.Contains(s.Name, "$plt") && within(plt, s.Value) {
 			continue
 		}
 		keys = append(keys, key{s.Value, uint32(i)})

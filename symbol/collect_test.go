@@ -23,7 +23,7 @@ func (l frameList) At(i int) ehframe.FDE { return l[i] }
 // plainCollect is collect in one sort.
 func plainCollect(t *Table) []Func {
 	var all, out []Func
-	for _, s := range []*source{symbols(t.syms, SourceSymtab, false), symbols(t.dynsym, SourceDynsym, true), t.frames()} {
+	for _, s := range []*source{symbols(t.syms, SourceSymtab, false, nil), symbols(t.dynsym, SourceDynsym, true, nil), t.frames()} {
 		for _, k := range s.keys {
 			all = append(all, s.at(k.i))
 		}
@@ -49,7 +49,7 @@ func plainCollect(t *Table) []Func {
 // otherNames are a function's aliases.
 func otherNames(t *Table, fn *Func) []string {
 	var names []string
-	for _, s := range []*source{symbols(t.syms, SourceSymtab, false), symbols(t.dynsym, SourceDynsym, true)} {
+	for _, s := range []*source{symbols(t.syms, SourceSymtab, false, nil), symbols(t.dynsym, SourceDynsym, true, nil)} {
 		for _, k := range s.keys {
 			if other := s.at(k.i); other.Addr == fn.Addr && other.Name != fn.Name {
 				names = append(names, other.Name)
@@ -88,7 +88,7 @@ func TestCollect(t *testing.T) {
 		}
 		tab.fdes = fdes
 		want := plainCollect(tab)
-		tab.collect([2]*source{symbols(tab.syms, SourceSymtab, false), symbols(tab.dynsym, SourceDynsym, true)}, tab.frames())
+		tab.collect([2]*source{symbols(tab.syms, SourceSymtab, false, nil), symbols(tab.dynsym, SourceDynsym, true, nil)}, tab.frames())
 		for i := range want {
 			others := otherNames(tab, &want[i])
 			want[i].Aliased = len(others) > 0

@@ -99,7 +99,8 @@ func (t *Table) read() (err error) {
 	if t.dynsym, err = f.DynamicSymbols(); err != nil {
 		return err
 	}
-	named := [2]*source{symbols(t.syms, SourceSymtab, false), symbols(t.dynsym, SourceDynsym, true)}
+	plt := stubSections(t.f)
+	named := [2]*source{symbols(t.syms, SourceSymtab, false, plt), symbols(t.dynsym, SourceDynsym, true, plt)}
 	wait()
 	if framesErr != nil {
 		return framesErr
