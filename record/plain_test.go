@@ -123,6 +123,14 @@ func TestPlain(t *testing.T) {
 				"k: reads-return-address +0 0 0\nl: reads-return-address +0 0 0\nm:  +0 5 5\nn:  +0 5 5",
 		},
 		{
+			name: "the return address by another register: in functions that use it so, and in such that have addresses of their own",
+			text: fn("f", "mov %rsp,%rdx\nmov (%rdx),%rax\nret") + fn("g", "lea 8(%rsp),%rdx\nmov -8(%rdx),%rax\nret") +
+				fn("h", "sub $24,%rsp\n.cfi_adjust_cfa_offset 24\nlea 8(%rsp),%rdx\nmov 16(%rdx),%rax\nadd $24,%rsp\n.cfi_adjust_cfa_offset -24\nret") +
+				fn("i", "sub $24,%rsp\n.cfi_adjust_cfa_offset 24\nlea 8(%rsp),%rdx\nmov 8(%rdx),%rax\nadd $24,%rsp\n.cfi_adjust_cfa_offset -24\nret") +
+				fn("j", "lea 8(%rsp),%rdx\nmov %rdi,%rdx\nmov -8(%rdx),%rax\nret"),
+			want: "f: reads-return-address +0 0 0\ng: reads-return-address +0 0 0\nh: reads-return-address +0 0 0\ni:  +0 9 9\nj:  +0 5 5",
+		},
+		{
 			name: "a call would move of a function that looks at where it was called",
 			text: fn("f", "mov (%rsp),%rax\nmov $1,%ecx\nret") + fn("g", "call f\nmov $1,%eax\nret") + fn("h", "call g\nmov $1,%eax\nret"),
 			want: "f: reads-return-address +0 0 0\ng: call-at-entry +0 0 0\nh:  +0 5 5",

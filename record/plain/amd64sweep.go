@@ -17,13 +17,15 @@ type amd64Sweep struct {
 	callee, ret uint64
 	flags       flow
 
+	onStack stackAddresses
+
 	// Since the last instruction that nothing runs on behind.
 	before uint64 // what was called last; 0: nothing
 	asked  bool   // a system call was made behind that
 }
 
 func (s *amd64Sweep) unit(d *decoder, b []byte) {
-	s.flags, s.before, s.asked = flow{}, 0, false
+	s.flags, s.before, s.asked, s.onStack = flow{}, 0, false, stackAddresses{}
 	if s.lead = 0; s.code.HasPad(b) {
 		s.lead = code.PadLen
 	}
@@ -87,6 +89,12 @@ func (s *amd64Sweep) inst(d *decoder, in amd64.Inst, raw []byte, pc uint64) {
 	row, known := d.frames.at(pc)
 	if known && (row.Saved || !row.Moved) && usesReturn(in, raw, row) { // a thread of clone's has none
 		d.facts |= usesCaller
+	}
+	if s.onStack.usesReturn(in, raw) {
+		d.facts |= usesCaller
+	}
+	if s.onStack.step(in, raw, row, known); in.Op.EndsBlock() {
+		s.onStack.held = 0
 	}
 	if belowStack(in, raw) {
 		d.facts |= redZone
