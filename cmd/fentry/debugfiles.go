@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -29,15 +30,31 @@ func (a *app) symbols() (o symbol.Options) {
 	if strings.TrimSpace(a.getenv("DEBUGINFOD_URLS")) == "" {
 		return o
 	}
+	var mu sync.Mutex
+	var failed error // since then nobody is asked
 	o.Fetch = func(buildID []byte) (string, error) {
+		mu.Lock()
+		defer mu.Unlock() // programs wait for their names: one after another costs no more than a server that does not answer
+		if failed != nil {
+			return "", failed
+		}
 		path, err := a.fetchDebug(buildID)
-		if err != nil && (a.verbose > 0 || !errors.Is(err, errNoDebug)) {
-			a.notef("fentry: names can be missing: %v", err)
+		switch {
+		case err == nil:
+		case !errors.Is(err, errNoDebug):
+			failed = err
+			a.notef("fentry: names can be missing: %v; the servers in DEBUGINFOD_URLS are asked no more", err)
+		case a.verbose > 0:
+			a.notef("fentry: names can be missing: %v (%x)", err, buildID)
 		}
 		return path, err
 	}
 	return o
 }
+
+// mostTime is for how many seconds a file is downloaded at most, if the user has not said (DEBUGINFOD_MAXTIME): a server that goes on for
+// ever would fill the disk.
+const mostTime = "300"
 
 // errNoDebug says that no server has a file, as is usual for programs of one's own.
 var errNoDebug = errors.New("no debuginfod server has the debug information")
@@ -53,10 +70,13 @@ func (a *app) fetchDebug(buildID []byte) (string, error) {
 	defer stop()
 	var said bytes.Buffer
 	find := exec.CommandContext(ctx, command, "debuginfo", hex.EncodeToString(buildID))
-	find.Stderr = &said
+	find.Stderr, find.Env = &said, os.Environ()
+	if a.getenv("DEBUGINFOD_MAXTIME") == "" {
+		find.Env = append(find.Env, "DEBUGINFOD_MAXTIME="+mostTime)
+	}
 	if !a.quiet && isTerminal(a.stderr) {
 		find.Stderr = a.stderr
-		find.Env = append(os.Environ(), "DEBUGINFOD_PROGRESS=1")
+		find.Env = append(find.Env, "DEBUGINFOD_PROGRESS=1")
 	}
 	out, err := find.Output()
 	switch {

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fentry-dev/fentry/internal/testtool"
@@ -74,5 +76,49 @@ int main(int argc, char **argv) { return apart(argc) - 3; }
 		if out, errs := fentry(server.URL, args...); !strings.Contains(out, "apart") || strings.Contains(errs, "missing") {
 			t.Errorf("fentry %s:\n%s%s", strings.Join(args, " "), out, errs)
 		}
+	}
+}
+
+// A server that fails is asked once: programs wait for the answer.
+func TestDebuginfodFails(t *testing.T) {
+	testtool.Need(t, debuginfodFind)
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if strings.Contains(r.URL.Path, "00") {
+			http.NotFound(w, r)
+			return
+		}
+		<-r.Context().Done() // there is no answer
+	}))
+	t.Cleanup(server.Close)
+	t.Setenv("LC_ALL", "C")
+	t.Setenv("no_proxy", "127.0.0.1")
+	t.Setenv("DEBUGINFOD_CACHE_PATH", t.TempDir())
+	t.Setenv("DEBUGINFOD_TIMEOUT", "1")
+	t.Setenv("DEBUGINFOD_URLS", server.URL)
+	var errs bytes.Buffer
+	a := &app{stdout: io.Discard, stderr: &errs, lookupEnv: os.LookupEnv}
+	fetch := a.symbols().Fetch
+	ask := func(id byte) int32 {
+		before := asked.Load()
+		if path, err := fetch(append(bytes.Repeat([]byte{id}, 19), byte(asked.Load()+1))); err == nil {
+			t.Errorf("%#x: %q", id, path)
+		}
+		return asked.Load() - before
+	}
+	if a, b := ask(0), ask(0); a == 0 || b == 0 {
+		t.Errorf("asked %d and %d times for what it does not have", a, b)
+	}
+	if n := ask(0x11); n == 0 {
+		t.Error("not asked")
+	}
+	for id := range byte(3) {
+		if n := ask(id * 0x11); n > 0 {
+			t.Errorf("asked %d times since it failed", n)
+		}
+	}
+	if n := strings.Count(errs.String(), "names can be missing"); n != 1 {
+		t.Errorf("%d notes\n%s", n, errs.String())
 	}
 }
