@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -422,5 +423,24 @@ func checkShare(t *testing.T, path string, sites []Site, want float64) {
 	t.Logf("%s: %d of %d functions, %.2f %%, and %d parts", path, traced, all, 100*share, parts)
 	if share < want {
 		t.Errorf("%s: %d of %d functions, %.2f %%", path, traced, all, 100*share)
+	}
+}
+
+// TestPlainSmall: a small program in assembly, without start files, has functions that only calls tell of.
+func TestPlainSmall(t *testing.T) {
+	testtool.Need(t, "gcc")
+	dir := t.TempDir()
+	src, img := filepath.Join(dir, "program.S"), filepath.Join(dir, "program")
+	text := ".globl _start\n_start: mov $1,%edi\ncall work\nmov $60,%eax\nsyscall\nhlt\nwork: mov $1,%eax\nadd %edi,%eax\nret\n"
+	if err := os.WriteFile(src, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "gcc", "-nostdlib", "-static", "-o", img, src)
+	var got []string
+	for _, s := range findWith(t, img, Options{Plain: PlainAll}) {
+		got = append(got, fmt.Sprint(s.Name, " ", s.Reason))
+	}
+	if want := []string{" entry-point", " "}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

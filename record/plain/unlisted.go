@@ -99,18 +99,21 @@ func (e *explored) follow() {
 	}
 }
 
-// startFiles is how many bytes of start files' code are in an image that nothing lists.
+// startFiles is how many bytes of start files' code are in an image that nothing lists, if it has such.
 const startFiles = 512
 
-// hasUnlisted reports whether there is more code that nothing lists than start files have.
+// hasUnlisted reports whether there is more code that nothing lists than start files have: these come with .init.
 func (f *Finder) hasUnlisted() bool {
-	n := uint64(0)
+	n, most := uint64(0), uint64(startFiles)
+	if len(f.file.Sections) > 0 && f.file.SectionIndex(".init") < 0 {
+		most = 0
+	}
 	for _, u := range f.units() {
 		if r := &f.text.Regions[u.region]; u.fn < 0 && f.unlisted(u.lo) && !f.m.padding(r.Data[u.lo-r.Addr:u.hi-r.Addr]) {
 			n += u.hi - u.lo
 		}
 	}
-	return n > startFiles
+	return n > most
 }
 
 // unlisted reports whether an address is that of code that neither a symbol nor an unwind entry tells of.
