@@ -280,10 +280,9 @@ func (l *libraries) seen(f *os.File, st *unix.Stat_t) (lib *library, known bool,
 
 // fresh tells whether a file was changed so lately that one more change would leave its times as they are: these are of the clock's
 // ticks, of 10 ms at most.
-func fresh(st *unix.Stat_t) bool {
-	changed := time.Unix(st.Ctim.Sec, st.Ctim.Nsec)
-	return time.Since(changed) < time.Second
-}
+func fresh(st *unix.Stat_t) bool { return changedWithin(st, time.Second) }
+
+func changedWithin(st *unix.Stat_t, d time.Duration) bool { return time.Since(time.Unix(st.Ctim.Unix())) < d }
 
 // sumOf is a sum of what is in a file.
 func sumOf(f *os.File) string {
@@ -359,7 +358,7 @@ func (l *libraries) patched(lib *library, f *os.File, st *unix.Stat_t) error {
 	key := l.key(&plan, find, capturing, identity(st)+lib.sum)
 	var err error
 	lib.copied, err = l.cache.Get(cacheKind, key, &lib.about)
-	if err != nil && lib.sum == "" && l.cache != nil { // it can have been new when it was kept
+	if err != nil && lib.sum == "" && l.cache != nil && changedWithin(st, time.Hour) { // it can have been new when it was kept
 		also := l.key(&plan, find, capturing, identity(st)+sumOf(f))
 		if lib.copied, err = l.cache.Get(cacheKind, also, &lib.about); err == nil {
 			key = also
