@@ -282,7 +282,9 @@ func (l *libraries) seen(f *os.File, st *unix.Stat_t) (lib *library, known bool,
 // ticks, of 10 ms at most.
 func fresh(st *unix.Stat_t) bool { return changedWithin(st, time.Second) }
 
-func changedWithin(st *unix.Stat_t, d time.Duration) bool { return time.Since(time.Unix(st.Ctim.Unix())) < d }
+func changedWithin(st *unix.Stat_t, d time.Duration) bool {
+	return time.Since(time.Unix(st.Ctim.Unix())) < d
+}
 
 // sumOf is a sum of what is in a file.
 func sumOf(f *os.File) string {
