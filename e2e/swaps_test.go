@@ -119,7 +119,7 @@ func TestSwapsARM64(t *testing.T) {
 // attachSwaps records such a program while it runs, again and again.
 func attachSwaps(t *testing.T, program, data string) {
 	t.Helper()
-	const seconds = 4
+	const seconds = 8 // on a loaded machine it can take some to attach
 	cmd := exec.Command(program, strconv.Itoa(seconds))
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -130,7 +130,7 @@ func attachSwaps(t *testing.T, program, data string) {
 	}
 	said := bufio.NewScanner(out)
 	said.Scan() // it has begun
-	for range 3 {
+	for began := time.Now(); time.Since(began) < seconds*time.Second/2; {
 		got := run(t, command{argv: []string{fentry, "record", "--overhead", "no", "-o", data, "--for", "300ms", "-p", strconv.Itoa(cmd.Process.Pid)}})
 		switch {
 		case strings.Contains(got.stderr, "not permitted"):
