@@ -133,7 +133,7 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	}
 	so.Info.Tracer = o.Plan.Tracer.String()
 	so.Overhead, so.OverheadAll = o.overhead()
-	so.Switches = !o.NoSwitches && o.Plan.Tracer == patch.FunctionGraph && !o.Plan.NoClock
+	so.Switches = o.switches()
 	select {
 	case turn <- struct{}{}:
 		defer func() { <-turn }()

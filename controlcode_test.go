@@ -27,14 +27,7 @@ close($end); 1 while wait > 0;`
 // The code of the program is mapped from a copy in which it was changed before. What is off gets the file's pages back, in children
 // as well, and is recorded when it is on again. A recording whose plan was kept is controlled as the one before.
 func TestControlCode(t *testing.T) {
-	testtool.Need(t, "perl")
-	perl, err := exec.LookPath("perl")
-	if err == nil {
-		perl, err = filepath.EvalSymlinks(perl)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	perl := perlFile(t)
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
 	for _, name := range []string{"made", "made before"} {
@@ -83,6 +76,20 @@ func TestControlCode(t *testing.T) {
 			}
 		})
 	}
+}
+
+// perlFile is perl's own file.
+func perlFile(t *testing.T) string {
+	t.Helper()
+	testtool.Need(t, "perl")
+	path, err := exec.LookPath("perl")
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // fork has the program make a child.
@@ -147,14 +154,7 @@ func openFiles(t *testing.T, pid int) (all string) {
 // Programs that live on when they are recorded no more, and keep the tracer, run their own code: those that were started, their
 // children, and what processes have executed that were attached to.
 func TestControlLivesOn(t *testing.T) {
-	testtool.Need(t, "perl")
-	perl, err := exec.LookPath("perl")
-	if err == nil {
-		perl, err = filepath.EvalSymlinks(perl)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	perl := perlFile(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	check := func(c *controlled, end func(), pids ...int) {
 		t.Helper()

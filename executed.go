@@ -71,6 +71,9 @@ type executedFile struct {
 	kept *keptPlan // in place of the program and the plan; nil: there are these
 	exe  *os.File  // to plan it after all
 	full sync.Once // that was done
+
+	places sync.Once // of whole
+	whole  *patch.Memory
 }
 
 // planned is a program that was looked at, and its plan.
@@ -224,7 +227,7 @@ func (e *executed) again(x *executedFile) (*Program, *patch.Plan) {
 }
 
 // whole is what was put into a program that was executed, with its places; nil: it is not known any more.
-func (e *executed) whole(exe *os.File) (m *patch.Memory) {
+func (e *executed) whole(exe *os.File) *patch.Memory {
 	var st unix.Stat_t
 	if unix.Fstat(int(exe.Fd()), &st) != nil {
 		return nil
@@ -237,25 +240,28 @@ func (e *executed) whole(exe *os.File) (m *patch.Memory) {
 		}
 	}
 	e.mu.Unlock()
-	if x == nil || x.memory.HasPlaces() {
-		if x != nil {
-			m = x.memory
-		}
-		return m
+	if x == nil {
+		return nil
 	}
-	_ = mapped.Guard(func() error {
-		_, plan := e.again(x)
-		if plan == nil {
-			return nil
+	x.places.Do(func() {
+		if x.memory.HasPlaces() {
+			x.whole = x.memory
+			return
 		}
-		again, err := plan.Memory()
-		if err == nil {
-			again.Code, again.CodeRX = x.kept.memory.Code, x.kept.memory.CodeRX
-			m = again
-		}
-		return err
+		_ = mapped.Guard(func() error {
+			_, plan := e.again(x)
+			if plan == nil {
+				return nil
+			}
+			again, err := plan.Memory()
+			if err == nil {
+				again.Code, again.CodeRX = x.kept.memory.Code, x.kept.memory.CodeRX
+				x.whole = again
+			}
+			return err
+		})
 	})
-	return m
+	return x.whole
 }
 
 // make finds what can be traced in a program, and plans that. There can be a plan even if there is an error: nothing in it is

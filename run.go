@@ -232,6 +232,11 @@ func (p *Program) Run(ctx context.Context, cmd *exec.Cmd, o Options) (*Result, e
 	return p.run(ctx, cmd, o, capturing, nil, nil)
 }
 
+// switches tells whether it is recorded when threads were off a processor.
+func (o *Options) switches() bool {
+	return !o.NoSwitches && o.Plan.Tracer == patch.FunctionGraph && !o.Plan.NoClock
+}
+
 // run is Run with what is captured, the plans that are kept, and that of the program; nil: none is.
 func (p *Program) run(
 	ctx context.Context, cmd *exec.Cmd, o Options, capturing *capturing, plans *plans, kept *keptPlan,
@@ -257,7 +262,7 @@ func (p *Program) run(
 	so.Info.Tracer = o.Plan.Tracer.String()
 	so.Overhead, so.OverheadAll = o.overhead()
 	so.Compress = o.Compress
-	so.Switches = !o.NoSwitches && o.Plan.Tracer == patch.FunctionGraph && !o.Plan.NoClock
+	so.Switches = o.switches()
 	if cmd.SysProcAttr != nil {
 		return nil, fmt.Errorf("%s: SysProcAttr is not supported", p.Path)
 	}

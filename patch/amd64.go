@@ -228,10 +228,7 @@ func (amd64Machine) facts() facts {
 		irelative: uint32(elf.R_X86_64_IRELATIVE),
 		processGap: func(size uint64) uint64 {
 			const reach, added = 2 << 30, 256 << 20
-			if size+1<<30 <= reach-added {
-				return 1 << 30
-			}
-			return max(reach-added, size+1<<16) - size
+			return min(1<<30, max(reach-added, size+1<<16)-size)
 		},
 		reach: 2 << 30,
 		odd:   amd64.ThunkOdd,

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/safefile"
-	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/clock"
 	"github.com/fentry-dev/fentry/session/internal/tracedir"
 	"github.com/fentry-dev/fentry/session/internal/tracee"
@@ -30,12 +28,11 @@ func (s *session) giveBack() {
 	s.setting.mu.Lock()
 	defer s.setting.mu.Unlock()
 	deadline := time.Now().Add(giveBackTime)
-	wholes := make(map[string]*patch.Memory)
 	for _, p := range s.changeable() {
 		if time.Now().After(deadline) {
 			return
 		}
-		a := s.executedIn(p.Pid, wholes)
+		a := s.executedIn(p.Pid)
 		if s.attached == nil && a == nil {
 			a = s.settles(p)
 		}
@@ -48,9 +45,8 @@ func (s *session) giveBack() {
 	}
 }
 
-// executedIn is what was put into the program of a process, which another one has executed; nil: that is not known. wholes are those that
-// were asked for already.
-func (s *session) executedIn(pid int, wholes map[string]*patch.Memory) *tracee.Attachment {
+// executedIn is what was put into the program of a process, which another one has executed; nil: that is not known.
+func (s *session) executedIn(pid int) *tracee.Attachment {
 	if s.follow == nil || s.follow.o.Whole == nil {
 		return nil
 	}
@@ -59,17 +55,7 @@ func (s *session) executedIn(pid int, wholes map[string]*patch.Memory) *tracee.A
 		return nil
 	}
 	defer exe.Close()
-	key := ""
-	if fi, err := exe.Stat(); err == nil {
-		if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-			key = fmt.Sprint(st.Dev, " ", st.Ino)
-		}
-	}
-	m, known := wholes[key]
-	if !known {
-		m = s.follow.o.Whole(exe)
-		wholes[key] = m
-	}
+	m := s.follow.o.Whole(exe)
 	if m == nil {
 		return nil
 	}

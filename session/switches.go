@@ -12,16 +12,16 @@ import (
 // followSwitches begins to record when the threads of a process, and of what it starts, are off a processor. Where that
 // is not possible, the trace says why.
 func (s *session) followSwitches(pid int) {
-	if !s.o.Switches || s.pool == nil || s.switches.Load() != nil && s.o.Attach == nil {
+	r := s.switches.Load()
+	if !s.o.Switches || s.pool == nil || r != nil && s.o.Attach == nil {
 		return
 	}
-	if r := s.switches.Load(); r != nil {
+	if r != nil {
 		if err := r.Add(pid); err != nil {
 			s.logf("process %d: when its threads wait is not recorded: %v", pid, err)
 		}
 		return
 	}
-	var r *switches.Recorder
 	err := errors.New("the program runs under an emulator, which has the threads")
 	switch {
 	case s.o.Attach != nil:

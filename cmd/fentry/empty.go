@@ -71,6 +71,19 @@ func reportEmpty(a *app, t *trace.Trace) {
 	a.notef("fentry: %s: no calls in this trace: %s", t.Dir, why)
 }
 
+// recordedWith returns what follows a prefix in the options that a trace was recorded with.
+func recordedWith(t *trace.Trace, prefix string) (values []string) {
+	if t.Info == nil {
+		return nil
+	}
+	for _, o := range t.Info.Options {
+		if v, ok := strings.CutPrefix(o, prefix); ok {
+			values = append(values, v)
+		}
+	}
+	return values
+}
+
 // leavingOut returns the options a trace was recorded with that leave out calls of
 // traced functions.
 func leavingOut(t *trace.Trace) (options []string) {

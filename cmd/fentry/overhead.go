@@ -103,13 +103,9 @@ func writeSwitchedOff(w io.Writer, t *trace.Trace) error {
 
 // reportSwitchedOff says, always, that functions were switched off, or left out for that: their numbers are too small, or missing.
 func reportSwitchedOff(a *app, t *trace.Trace) {
-	if t.Info != nil {
-		for _, o := range t.Info.Options {
-			if list, ok := strings.CutPrefix(o, "--overhead=@"); ok {
-				a.sayf("fentry: %s: the functions that %s lists were left out (record --overhead @FILE): times of their callers include theirs",
-					t.Dir, list)
-			}
-		}
+	for _, list := range recordedWith(t, "--overhead=@") {
+		a.sayf("fentry: %s: the functions that %s lists were left out (record --overhead @FILE): times of their callers include theirs",
+			t.Dir, list)
 	}
 	n := len(t.SwitchedOff)
 	if n == 0 {

@@ -35,19 +35,12 @@ func decides(a *patch.Actions) bool {
 // triggerColors returns the escape sequences in front of the names of functions, as the triggers say that a trace was
 // recorded with; nil: there are none.
 func triggerColors(t *trace.Trace) func(trace.FuncID) string {
-	if t.Info == nil {
-		return nil
-	}
 	type colored struct {
 		match  func(trace.FuncID) bool
 		number uint64
 	}
 	var all []colored
-	for _, o := range t.Info.Options {
-		spec, ok := strings.CutPrefix(o, "--trigger=")
-		if !ok {
-			continue
-		}
+	for _, spec := range recordedWith(t, "--trigger=") {
 		tr, err := triggers.Parse(spec)
 		if err != nil {
 			continue // a later version's

@@ -256,22 +256,19 @@ func (c *Cache) Put(kind, key, name string, about any, write func(*os.File) erro
 			e.Close()
 			return f, nil
 		}
-		there := errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY)
-		if there {
-			if g, gerr := c.Get(kind, key, about); gerr == nil || try == putTries {
-				f.Close() // perhaps nil
-				f, err = g, gerr
-				break
-			}
-			c.Drop(kind, key) // it is damaged
-			continue
+		if !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENOTEMPTY) {
+			break
 		}
-		f.Close()
-		f = nil
-		break
+		if there, gerr := c.Get(kind, key, about); gerr == nil || try == putTries {
+			remove(k, e, temp)
+			f.Close() // perhaps nil
+			return there, gerr
+		}
+		c.Drop(kind, key) // it is damaged
 	}
 	remove(k, e, temp)
-	return f, err
+	f.Close() // perhaps nil
+	return nil, err
 }
 
 // putTries is how often a damaged entry is removed of which others make new ones meanwhile.

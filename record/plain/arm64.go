@@ -135,7 +135,7 @@ func (f *Finder) dead(at, start, end, need uint64) bool {
 			continue
 		case arm64.Jmp, arm64.Jcc, arm64.Cbz, arm64.Tbz, arm64.Cb:
 			to := in.Target(p.at)
-			if k := f.containing(to); (to < start || to >= end) && k >= 0 && f.funcs[k].Addr == to {
+			if (to < start || to >= end) && f.begins(to) {
 				break // a tail call
 			}
 			todo = append(todo, place{to, p.need})

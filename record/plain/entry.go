@@ -179,7 +179,7 @@ func (e *entry) site(jump int) Refusal {
 
 // callee judges a call that is to be displaced, by what it calls: that sees another return address then.
 func (f *Finder) callee(to uint64) Refusal {
-	if k := f.containing(to); k >= 0 && f.funcs[k].Addr == to && f.facts[k]&(usesCaller|swapsStack) == usesCaller {
+	if k := f.function(to); k >= 0 && f.facts[k]&(usesCaller|swapsStack) == usesCaller {
 		return CallAtEntry
 	}
 	return ""

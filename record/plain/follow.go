@@ -48,8 +48,8 @@ func (f *Finder) follow() {
 	})
 	join := func(to []uint64, unless mark) {
 		for _, addr := range to {
-			if f.begins(addr) && f.marks.get(addr)&unless == 0 {
-				f.facts[f.containing(addr)] |= joined
+			if k := f.function(addr); k >= 0 && f.marks.get(addr)&unless == 0 {
+				f.facts[k] |= joined
 			}
 		}
 	}
@@ -58,9 +58,14 @@ func (f *Finder) follow() {
 }
 
 // begins reports whether a function begins at an address.
-func (f *Finder) begins(addr uint64) bool {
-	k := f.containing(addr)
-	return k >= 0 && f.funcs[k].Addr == addr
+func (f *Finder) begins(addr uint64) bool { return f.function(addr) >= 0 }
+
+// function is the index of the function that begins at an address; -1: there is none.
+func (f *Finder) function(addr uint64) int {
+	if k := f.containing(addr); k >= 0 && f.funcs[k].Addr == addr {
+		return k
+	}
+	return -1
 }
 
 // untabled reports whether no unwind entry describes a function, and there is one to be described: what linkers put

@@ -181,27 +181,24 @@ func (f *Finder) take(n *note) {
 func (f *Finder) flagResults() {
 	var todo []int
 	note := func(k int) {
-		if f.facts[k]&flagsResult == 0 {
+		if k >= 0 && f.facts[k]&flagsResult == 0 {
 			f.facts[k] |= flagsResult
 			todo = append(todo, k)
 		}
 	}
-	at := func(addr uint64) {
-		if k := f.containing(addr); k >= 0 && f.funcs[k].Addr == addr {
-			note(k)
-		}
-	}
+	pointers := false // of whatever is called by one
 	for _, r := range f.results {
 		switch {
 		case f.marks.any(r.ret, r.user+1)&anyTarget != 0:
 		case r.callee != 0:
-			at(r.callee)
-		case r.user == r.ret: // whatever is called by a pointer; farther behind it is data between functions that looks so
-			for k := range f.funcs {
-				if f.marks.get(f.funcs[k].Addr)&pointed != 0 {
-					note(k)
-				}
-			}
+			note(f.function(r.callee))
+		case r.user == r.ret: // farther behind it is data between functions that looks so
+			pointers = true
+		}
+	}
+	for k := 0; pointers && k < len(f.funcs); k++ {
+		if f.marks.get(f.funcs[k].Addr)&pointed != 0 {
+			note(k)
 		}
 	}
 	if len(todo) > 0 {
@@ -215,7 +212,7 @@ func (f *Finder) flagResults() {
 		for _, edges := range [...][]jumpOut{f.jumpsOut, f.passes} {
 			i := sort.Search(len(edges), func(i int) bool { return int(edges[i].from) >= k })
 			for ; i < len(edges) && int(edges[i].from) == k; i++ {
-				at(edges[i].to)
+				note(f.function(edges[i].to))
 			}
 		}
 	}

@@ -79,15 +79,6 @@ func OpenRunning(pid int, attr unix.PerfEventAttr) (rings []*Ring, tids []int, e
 	return nil, nil, fmt.Errorf("perf events of process %d: %w", pid, unix.ESRCH)
 }
 
-// Add has rings tell of one more process that runs, as OpenRunning does. After an error they tell of what they told before,
-// and perhaps of some threads of it.
-func Add(rings []*Ring, pid int, attr unix.PerfEventAttr) (tids []int, err error) {
-	if tids, err = procfs.Threads(pid); err != nil {
-		return nil, err
-	}
-	return tids, addAll(rings, tids, attr)
-}
-
 // mostEvents bounds the events of threads that are there already: each is a file, and takes the kernel some 10 us to make.
 const mostEvents = 1 << 14
 
@@ -308,6 +299,15 @@ func (f *Follower) run(idle time.Duration, round func(rings []*Ring, last bool))
 		round(f.rings, false)
 	}
 	round(f.rings, true)
+}
+
+// Add has the rings tell of one more process that runs, as OpenRunning does. After an error they tell of what they told before,
+// and perhaps of some threads of it. It is not to be called while Stop is.
+func (f *Follower) Add(pid int, attr unix.PerfEventAttr) (tids []int, err error) {
+	if tids, err = procfs.Threads(pid); err != nil {
+		return nil, err
+	}
+	return tids, addAll(f.rings, tids, attr)
 }
 
 // Stop ends it, and gives the rings back.

@@ -58,7 +58,6 @@ func Try(every time.Duration) (kernel bool, err error) {
 // A Recorder samples a process and all that it starts.
 type Recorder struct {
 	follower *perf.Follower
-	rings    []*perf.Ring
 	event    unix.PerfEventAttr
 	clock    clock.Line
 	buf      []byte   // for a record
@@ -101,7 +100,7 @@ func Follow(pid int, o Options) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Recorder{rings: rings, event: attr, clock: clock.NewLine(), buf: make([]byte, copied+1<<10)}
+	r := &Recorder{event: attr, clock: clock.NewLine(), buf: make([]byte, copied+1<<10)}
 	r.book = newBook(o, func(c perf.Chunk) { r.chunks.Keep(c, mostBytes) })
 	if r.follower, err = perf.Follow(rings, idle, r.read); err != nil {
 		return nil, err
@@ -111,7 +110,7 @@ func Follow(pid int, o Options) (*Recorder, error) {
 
 // Add samples one more process that runs already. It is not to be called while Stop is.
 func (r *Recorder) Add(pid int) error {
-	_, err := perf.Add(r.rings, pid, r.event)
+	_, err := r.follower.Add(pid, r.event)
 	return err
 }
 

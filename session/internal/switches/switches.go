@@ -78,11 +78,7 @@ func follow(rings []*perf.Ring, first []met) (r *Recorder, err error) {
 
 // Add follows one more process that runs already. It is not to be called while Stop is.
 func (r *Recorder) Add(pid int) error {
-	var rings []*perf.Ring
-	for _, g := range r.rings {
-		rings = append(rings, g.Ring)
-	}
-	tids, err := perf.Add(rings, pid, event)
+	tids, err := r.follower.Add(pid, event)
 	if err == nil {
 		r.mu.Lock()
 		r.met = append(r.met, meet(pid, tids)...)
