@@ -159,7 +159,9 @@ func (a *added) add(x *addedPlan, before []*patch.Plan, is func(*record.Site) bo
 	if o.Addition = patch.NewAddition(before, x.program.Sites, is); o.Addition == nil {
 		return nil, nil
 	}
-	o.Unwound = o.Unwound || !o.Running // of one that was started nobody has asked
+	if !o.Running {
+		o.Unwinders = patch.UnwindersBlind // of one that was started nobody has asked
+	}
 	o.Target, o.Running, o.Copy, o.Bare, o.NoFunctions = patch.Process, true, true, false, false
 	o.First, o.Syscalls = nil, nil
 	m, err := x.memory(o.At)

@@ -62,7 +62,8 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	if o.Live != nil {
 		o.Policy = trace.PolicyOverwrite
 	}
-	if o.Syscalls {
+	o.Plan.Unwinders = unwinders(pids)
+	if o.Syscalls && o.Plan.Unwinders != patch.UnwindersKnow {
 		if err := uncancelled(pids); err != nil {
 			return nil, err
 		}
@@ -75,8 +76,8 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 		usual = osthread.Hurry()
 		defer usual()
 	}
-	o.Plan.RootsElsewhere, o.Plan.Unwound = len(o.Libraries) > 0, unwound(pids)
-	if o.Plan.Unwound && o.LibraryCalls && o.Plan.Tracer != patch.Function && o.Logf != nil {
+	o.Plan.RootsElsewhere = len(o.Libraries) > 0
+	if o.Plan.Unwinders == patch.UnwindersBlind && o.LibraryCalls && o.Plan.Tracer != patch.Function && o.Logf != nil {
 		o.Logf("calls of libraries' functions are not recorded, as exceptions from there would not find the caller (%s); with -T function they are",
 			record.ReasonJumpsAway)
 	}

@@ -291,24 +291,49 @@ func TestAttachSyscalls(t *testing.T) {
 	r.end(t, 7, "right\n")
 }
 
-// System calls of programs that cancel threads are left alone, with a reason, as such a thread would be unwound no further.
+// Threads that are cancelled while they wait in a system call clean up. Where their unwinder would not find what has moved, system
+// calls are left alone, with a reason.
 func TestAttachCancels(t *testing.T) {
 	const source = `
 #include <pthread.h>
+#include <stdio.h>
 #include <sys/prctl.h>
 #include <unistd.h>
-static void *waits(void *arg) { pause(); return arg; }
+static volatile int over;
+static long begun, cleaned;
+static void clean(void *arg) { cleaned++; }
+static void *waits(void *arg)
+{
+	pthread_cleanup_push(clean, 0);
+	pause();
+	pthread_cleanup_pop(0);
+	return arg;
+}
+static void *cancels(void *arg)
+{
+	for (pthread_t t; !over; begun++) {
+		pthread_create(&t, 0, waits, 0);
+		usleep(300);
+		pthread_cancel(t);
+		pthread_join(t, 0);
+	}
+	return arg;
+}
 int main(void)
 {
-	pthread_t t;
+	pthread_t t, u;
 	char c;
-	pthread_create(&t, 0, waits, 0);
+	pthread_create(&t, 0, cancels, 0);
+	pthread_create(&u, 0, waits, 0); /* it is cancelled in the end */
 	prctl(PR_SET_NAME, "ready");
 	while (read(0, &c, 1) > 0)
 		;
-	pthread_cancel(t);
+	over = 1;
 	pthread_join(t, 0);
-	write(1, "right\n", 6);
+	pthread_cancel(u);
+	pthread_join(u, 0);
+	if (begun + 1 == cleaned)
+		puts("right");
 	return 7;
 }
 `
@@ -326,10 +351,17 @@ int main(void)
 			t.Fatal(err)
 		}
 		r := start(t, program)
-		o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Logf: t.Logf, Syscalls: true, For: time.Second}
-		_, err := fentry.Attach(context.Background(), []int{r.cmd.Process.Pid}, o)
-		if !errors.Is(err, fentry.ErrAttach) || !strings.Contains(err.Error(), "pthread_cancel") {
-			t.Error(err)
+		o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Syscalls: true}
+		for i, libraries := range [][]string{nil, {"libc"}, nil} {
+			o.Libraries, o.Plan.NoFunctions = libraries, i == 2
+			if flags == nil {
+				attachUntil(t, r.cmd.Process.Pid, o, 200*time.Millisecond, "sys_pause")
+				continue
+			}
+			_, err := fentry.Attach(context.Background(), []int{r.cmd.Process.Pid}, o)
+			if !errors.Is(err, fentry.ErrAttach) || !strings.Contains(err.Error(), "pthread_cancel") {
+				t.Error(err)
+			}
 		}
 		r.end(t, 7, "right\n")
 	}

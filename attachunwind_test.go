@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/patch"
 )
 
@@ -43,15 +45,45 @@ func TestAttachUnwinders(t *testing.T) {
 	})
 }
 
-// Exceptions pass, and destructors of threads that are cancelled are called, where a function jumps to another image: in a
-// process that runs already it is left alone then, with the reason, as are calls of libraries' functions.
+// blind are the flags for a library that asks glibc as unwinders do that do not ask where they find what.
+func blind(t *testing.T) []string {
+	const code = `
+#define _GNU_SOURCE
+#include <link.h>
+int (*volatile iterates)(int (*)(struct dl_phdr_info *, size_t, void *), void *) = dl_iterate_phdr;
+`
+	library := testtool.Compile(t, "libiterates.so", code, "-shared", "-fPIC")
+	return []string{"-Wl,--no-as-needed", library, "-Wl,-rpath," + filepath.Dir(library)}
+}
+
+// Exceptions pass, and destructors of threads that are cancelled are called, where a function jumps to another image, in a process
+// that runs already, and so with calls of libraries' functions.
 func TestAttachJumpsAway(t *testing.T) {
 	library := filepath.Join(filepath.Dir(buildFile(t, "testdata/jumpsaway.cpp", "-DLIBRARY", "-shared", "-fPIC")), "attached")
 	for name, flags := range map[string][]string{
-		"stubs": nil, "no stubs": {"-fno-plt"}, "no tail calls": {"-fno-optimize-sibling-calls"}, "prepared": {"-fpatchable-function-entry=5"},
+		"stubs": nil, "no stubs": {"-fno-plt"}, "prepared": {"-fpatchable-function-entry=5"}, "own": {"-static-libgcc", "-static-libstdc++"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, buildFile(t, "testdata/jumpsaway.cpp", append(flags, library, "-Wl,-rpath,"+filepath.Dir(library))...))
+			o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data")}
+			attachUntil(t, r.cmd.Process.Pid, o, 100*time.Millisecond, "_Z4leafi", "_Z6directi", "_Z7pointerPFviEi", "_Z4waitPc")
+			o.LibraryCalls = name != "no stubs"
+			functions := []string{"_Z4leafi"}
+			if o.LibraryCalls {
+				functions = []string{"_Z6throwsi@plt", "read@plt"}
+			}
+			attachUntil(t, r.cmd.Process.Pid, o, 100*time.Millisecond, functions...)
+			r.end(t, 7, "right\n")
+		})
+	}
+}
+
+// Where unwinders would not find what they return to, such functions are left alone, with the reason.
+func TestAttachLeavesJumpsAway(t *testing.T) {
+	library := filepath.Join(filepath.Dir(buildFile(t, "testdata/jumpsaway.cpp", "-DLIBRARY", "-shared", "-fPIC")), "attached")
+	for name, flags := range map[string][]string{"tail calls": nil, "no tail calls": {"-fno-optimize-sibling-calls"}} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, buildFile(t, "testdata/jumpsaway.cpp", slices.Concat(flags, blind(t), []string{library, "-Wl,-rpath," + filepath.Dir(library)})...))
 			o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data")}
 			attachUntil(t, r.cmd.Process.Pid, o, 100*time.Millisecond, "_Z4leafi")
 			var said []string
@@ -72,29 +104,59 @@ func TestAttachJumpsAway(t *testing.T) {
 	}
 }
 
-// Threads clean up that are cancelled at any instruction between what is called before a system call and what is called behind it,
-// as glibc's functions have it that wait.
-func TestAttachBesideSyscall(t *testing.T) {
-	r := start(t, buildFile(t, "testdata/besidesyscall.c", "-pthread", "-fexceptions"))
-	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data")}
-	for range 3 {
-		attachUntil(t, r.cmd.Process.Pid, o, 300*time.Millisecond, "leaf", "waits")
+// A handler finds all its callers, and threads clean up, wherever they are interrupted or cancelled: in a function, the tracer, or
+// what has moved.
+func TestAttachProfiled(t *testing.T) {
+	program := buildFile(t, "testdata/profiled.c")
+	for name, o := range map[string]fentry.Options{
+		"graph": {}, "function": {Plan: patch.Options{Tracer: patch.Function}},
+		"system calls": {Syscalls: true}, "libraries": {Libraries: []string{"*"}, LibraryCalls: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, program, "cancels")
+			o.Dir = filepath.Join(t.TempDir(), "fentry.data")
+			for range 3 {
+				attachUntil(t, r.cmd.Process.Pid, o, 300*time.Millisecond, "leaf")
+			}
+			r.end(t, 7, "right\n")
+		})
 	}
-	if calls := attach(t, r.cmd.Process.Pid, o, 100*time.Millisecond); calls["before"] > 0 || calls["behind"] > 0 {
-		t.Errorf("calls beside the system call are recorded: %v", calls)
-	}
-	r.end(t, 7, "right\n")
 }
 
-// So it is with functions that are added to a recording, of a program that was started, too.
+// Threads clean up that are cancelled at any instruction between what is called before a system call and what is called behind it,
+// as glibc's functions have it that wait. Where their unwinder would not find the tracer, these two are left alone.
+func TestAttachBesideSyscall(t *testing.T) {
+	for name, flags := range map[string][]string{"known": nil, "blind": blind(t)} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, buildFile(t, "testdata/besidesyscall.c", slices.Concat([]string{"-pthread", "-fexceptions"}, flags)...))
+			o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data")}
+			for range 3 {
+				attachUntil(t, r.cmd.Process.Pid, o, 300*time.Millisecond, "leaf", "waits")
+			}
+			calls := attach(t, r.cmd.Process.Pid, o, 100*time.Millisecond)
+			if left := calls["before"] == 0 && calls["behind"] == 0; left != (name == "blind") {
+				t.Errorf("calls beside the system call: %v", calls)
+			}
+			r.end(t, 7, "right\n")
+		})
+	}
+}
+
+// So it is with functions that are added to a recording. Of a program that was started nobody knows who unwinds it.
 func TestAddedJumpsAway(t *testing.T) {
 	library := filepath.Join(filepath.Dir(buildFile(t, "testdata/jumpsaway.cpp", "-DLIBRARY", "-shared", "-fPIC")), "attached")
-	program := buildFile(t, "testdata/jumpsaway.cpp", library, "-Wl,-rpath,"+filepath.Dir(library))
-	for name, attached := range map[string]bool{"started": false, "attached": true} {
-		t.Run(name, func(t *testing.T) {
-			c := startControlledProgram(t, attached, ofFunctions(t, "main", "_Z*cancelsPv"), exec.Command(program, "pid"))
-			for _, name := range []string{"_Z6directi", "_Z5inneri", "_Z7pointerPFviEi", "_Z6eitheri", "_Z4waitPc"} {
-				if _, err := c.ask("set_ftrace_filter += " + name); err == nil || !strings.Contains(err.Error(), "no function matches") {
+	for _, tt := range []struct {
+		name     string
+		flags    []string
+		attached bool
+		refused  bool
+	}{{"started", nil, false, true}, {"attached", nil, true, false}, {"attached, blind", blind(t), true, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			program := buildFile(t, "testdata/jumpsaway.cpp", slices.Concat(tt.flags, []string{library, "-Wl,-rpath," + filepath.Dir(library)})...)
+			c := startControlledProgram(t, tt.attached, ofFunctions(t, "main", "_Z*cancelsPv"), exec.Command(program, "pid"))
+			for _, name := range []string{"_Z6directi", "_Z7pointerPFviEi", "_Z6eitheri", "_Z4waitPc"} {
+				_, err := c.ask("set_ftrace_filter += " + name)
+				if refused := err != nil && strings.Contains(err.Error(), "no function matches"); refused != tt.refused || err != nil && !refused {
 					t.Errorf("%s: %v", name, err)
 				}
 			}

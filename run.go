@@ -135,7 +135,7 @@ type Options struct {
 func (o *Options) find() record.Options {
 	calls := o.Syscalls || o.StackEvery > 0 && o.Plan.NoFunctions // where the kernel takes no stacks: sample
 	return record.Options{Plain: o.Plain, LibraryCalls: o.LibraryCalls, Syscalls: calls, Named: o.Plan.Select,
-		GoRuntime: o.GoRuntime, JumpsAway: o.Plan.Unwound, Execs: !o.NoInherit && session.CanFollow()}
+		GoRuntime: o.GoRuntime, JumpsAway: o.Plan.Unwinders == patch.UnwindersBlind, Execs: !o.NoInherit && session.CanFollow()}
 }
 
 // DefaultOverhead is the bound of what tracing adds to a program of which somebody who wants to see what it does need

@@ -198,8 +198,8 @@ type Options struct {
 
 	// Running makes a plan for a process that runs already ([Memory].Running).
 	Running bool
-	// Unwound is for a process in which exceptions are thrown.
-	Unwound bool
+	// Unwinders is what is known of who unwinds the stacks of such a process.
+	Unwinders Unwinders
 	// At is where in such a process there is room for what is added to the image, as an address of that. 0: behind it, out
 	// of the way of the heap of most programs.
 	At uint64

@@ -22,9 +22,10 @@ import (
 // Nothing new can be in the table, as it does not become longer, so unwinders know neither thunks nor displaced
 // instructions. They never look for a thunk, because the rule that finds a caller behind one is in the function's own
 // entry; but they would look for a call that has been displaced, and for a thunk where its function has jumped to another
-// image, whose entries have no such rule. Functions with such a call at the beginning are left alone, and those that may
+// image, whose entries have no such rule. Functions with such a call at the beginning are left alone. So are those that may
 // end by such a jump, where there are exceptions. A thread is cancelled at any instruction between what glibc calls before a
-// system call that waits and what behind it, so these two are left alone.
+// system call that waits and what behind it, so these two are left alone. Where unwinders ask glibc which table they are
+// to look in, and the runtime answers (Running.Find), they find all of that.
 
 // A caller is a machine that finds calls among instructions.
 type caller interface {
@@ -35,6 +36,15 @@ type caller interface {
 	// shadow returns what [Running] says of return addresses.
 	shadow() (back, flipped uint64)
 }
+
+// Unwinders says what those who unwind the stacks of a process that runs know of what is added to it.
+type Unwinders int
+
+const (
+	UnwindersNone  Unwinders = iota // there are none as yet
+	UnwindersBlind                  // there are, and they find nothing that is added
+	UnwindersKnow                   // they find what is added, by [Running].Find
+)
 
 // ErrRunning is wrapped by errors about images that can be traced from their start, but not once they run.
 var ErrRunning = errors.New("cannot be traced while it runs")
@@ -77,9 +87,9 @@ func (l *layout) leaveUnwritable() error {
 			fn.leave(record.ReasonCallMoves)
 		case fn.Len > 0 && l.p.inTwoPages(fn.Addr, fn.Len):
 			fn.leave(record.ReasonTwoPages)
-		case fn.BesideSyscall:
+		case fn.BesideSyscall && l.p.Options.Unwinders != UnwindersKnow:
 			fn.leave(record.ReasonBesideSyscall)
-		case l.p.Options.Unwound && !(cCode{o: &l.p.Options}).looks() && (fn.JumpsAway || fn.Kind == record.KindLibCall):
+		case l.p.Options.Unwinders == UnwindersBlind && !(cCode{o: &l.p.Options}).looks() && (fn.JumpsAway || fn.Kind == record.KindLibCall):
 			fn.leave(record.ReasonJumpsAway)
 		}
 	}
@@ -178,6 +188,9 @@ type Running struct {
 	Leave    uint64 // ... that unmaps what the runtime has mapped
 	Loaded   uint64 // where the dynamic loader is to come that has mapped libraries, with the way back in r11
 	Exec     uint64 // where a thread is to come before it executes a program: number in eax, the way back in r11
+	Find     uint64 // what takes the place of the routine that glibc's _dl_find_object calls
+	Finder   uint64 // a word for the address of that
+	Known    bool   // the plan is for UnwindersKnow
 	Armed    uint64 // a word of 4 bytes, not 0 while the process is traced
 	Switches uint64 // the functions' switches
 	Unwind   uint64 // where in RX the unwind information begins
@@ -215,7 +228,8 @@ func (l *layout) running() (*Running, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: not on this machine", ErrRunning)
 	}
-	r := &Running{Image: l.p.ImageID, Switches: l.switches, Traced: l.traced, Waits: l.waits()}
+	r := &Running{Image: l.p.ImageID, Switches: l.switches, Traced: l.traced, Waits: l.waits(),
+		Known: l.p.Options.Unwinders == UnwindersKnow}
 	for _, p := range l.p.file.Progs {
 		if p.Type == elf.PT_LOAD && p.Filesz > 0 {
 			r.Parts = append(r.Parts, Part{p.Vaddr, p.Off})
@@ -231,6 +245,7 @@ func (l *layout) running() (*Running, error) {
 	for name, to := range map[string]*uint64{
 		"fentry_remote": &r.Remote, "fentry_attach": &r.Attach, "fentry_areas": &r.Areas, "fentry_shed": &r.Shed, "fentry_leave": &r.Leave,
 		"fentry_armed": &r.Armed, "fentry_loaded": &r.Loaded, "fentry_exec": &r.Exec,
+		"fentry_find_object": &r.Find, "fentry_finder": &r.Finder,
 	} {
 		var err error
 		if *to, err = l.symbol(name); err != nil {

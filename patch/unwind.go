@@ -332,15 +332,39 @@ func (l *layout) isEntry(d *ehframe.FDE) bool { return l.p.OrigEntry-d.PC < d.Si
 
 // readers are the functions that read their return address. Unwinders do, to begin with their own caller: the rows that
 // they have for it must agree with what they have read. That is a thunk's address if a traced function has jumped to them,
-// as libc's do to those of libgcc_s, and then the rows of thunks say the rest.
+// as libc's do to those of libgcc_s, and then the rows of thunks say the rest. Of an unwinder's functions that have not been
+// looked at their names tell.
 func (l *layout) readers() map[uint64]bool {
 	out := map[uint64]bool{}
+	if l.p.unwinder() {
+		for _, symbols := range []func() ([]elfio.Symbol, error){l.p.file.Symbols, l.p.file.DynamicSymbols} {
+			syms, err := symbols()
+			for i := range syms {
+				if s := &syms[i]; err == nil && s.Defined() && record.Unwinds(s.Name) {
+					out[s.Value] = true
+				}
+			}
+		}
+	}
 	for i := range l.p.Functions {
-		if fn := &l.p.Functions[i]; fn.Reason == record.ReasonReadsReturn {
+		switch fn := &l.p.Functions[i]; {
+		case fn.Reason == record.ReasonReadsReturn:
 			out[fn.Func] = true
+		case fn.Action == Trace:
+			delete(out, fn.Func)
 		}
 	}
 	return out
+}
+
+// unwinder reports whether an image has an unwinder for others in it.
+func (p *Plan) unwinder() bool {
+	syms, err := p.file.HasDynamicSymbol("_Unwind_RaiseException", "_Unwind_ForcedUnwind", "unw_step", "_Ux86_64_step")
+	if err != nil || !syms {
+		return false
+	}
+	all, err := p.file.DynamicSymbols()
+	return err == nil && slices.ContainsFunc(all, func(s elfio.Symbol) bool { return s.Defined() && record.Unwinds(s.Name) })
 }
 
 // exceptReaders leaves the entries of some functions as they are.

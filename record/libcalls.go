@@ -1,6 +1,7 @@
 package record
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/fentry-dev/fentry/record/plain"
@@ -125,10 +126,16 @@ func callReason(name string) Reason {
 		"_dl_mcount_wrapper", "_dl_mcount_wrapper_check", "backtrace":
 		return ReasonLooksAtCaller
 	}
-	for _, prefix := range []string{"_Unwind_", "unw_", "_Ux86_64_", "_ULx86_64_"} {
-		if strings.HasPrefix(name, prefix) {
-			return ReasonLooksAtCaller
-		}
+	if Unwinds(name) {
+		return ReasonLooksAtCaller
 	}
 	return ""
+}
+
+// Unwinds reports whether a function of that name is one of an unwinder's interface, some of which begin with their own caller: gcc's
+// and LLVM's, and that of libunwind.
+func Unwinds(name string) bool {
+	return slices.ContainsFunc([]string{"_Unwind_", "unw_", "_Ux86_64_", "_ULx86_64_"}, func(prefix string) bool {
+		return strings.HasPrefix(name, prefix)
+	})
 }

@@ -43,6 +43,9 @@ type Attach struct {
 // it.
 func CheckAttach(pid int) error { return tracee.CheckAttach(pid) }
 
+// CanLeadUnwinders returns an error if nothing can lead unwinders of a process to what an attachment adds to it.
+func CanLeadUnwinders(pid int) error { return tracee.CanLeadUnwinders(pid) }
+
 // Release takes the tracer out of a process whose recorder was killed, and out of those that share its buffer, as they were forked
 // from it. An error is about the process itself: it stays as it is if the recorder may live, or the process was started with the
 // tracer.

@@ -76,6 +76,7 @@ var layers = []string{
 	"change",    // ... and what it changes
 	"home",      // the first image of a process, and the others
 	"attach",    // what a recorder has a running process do
+	"find",      // ... and what its unwinders find where
 	"loaded.S",  // where the loader tells it of libraries
 	"start.S", "loader.S", "func", "flat", "graph", "order", "flatorder", "opt", "profile.S", "count", "act.S", "swap.S", "detours", "syscall.S", "sysorder", "goroutine.S", "place.S",
 }

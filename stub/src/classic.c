@@ -238,7 +238,7 @@ static void unlink_frame(struct control *c, u64 slot)
 	if (top_slot(c->top) != slot || top_empty(c->top))
 		return;
 	u64 prev = *shadow_prev(slot), hi = c->stacks[c->cur].hi;
-	c->top = top_slot(prev) > slot && top_slot(prev) < hi ? prev : empty_top(hi);
+	c->top = top_slot(prev) > slot && top_slot(prev) < hi ? prev : empty_top(c, hi);
 }
 
 static u64 hook_time(u64 slot) { return *shadow_time(slot) & TIME_MASK; }

@@ -20,13 +20,13 @@
 
 /* previous returns the chain behind the frame at slot, in the form of struct
    control's top. What stands there is checked: it may never have been written. */
-static u64 previous_below(u64 slot, u64 hi)
+static u64 previous_below(const struct control *c, u64 slot, u64 hi)
 {
 	u64 prev = *shadow_prev(slot);
-	return top_slot(prev) > slot && top_slot(prev) < hi ? prev : empty_top(hi);
+	return top_slot(prev) > slot && top_slot(prev) < hi ? prev : empty_top(c, hi);
 }
 
-hidden u64 previous_frame(struct control *c, u64 slot) { return previous_below(slot, c->stacks[c->cur].hi); }
+hidden u64 previous_frame(struct control *c, u64 slot) { return previous_below(c, slot, c->stacks[c->cur].hi); }
 
 /* options says whether frames have an id and a depth in their shadow. */
 static int options(void) { return fentry_config.mode == MODE_GRAPH && extra_shadow(); }
@@ -64,9 +64,9 @@ hidden void frames_adopt(struct control *c)
 	for (u32 i = 0; s && i < n; i++) {
 		u64 *at = top_of(c, s + i, i), top = at ? load(at) : TOP_EMPTY, hi = s[i].hi;
 		u32 depth = 0;
-		for (u64 t = top; !top_empty(t); t = previous_below(top_slot(t), hi))
+		for (u64 t = top; !top_empty(t); t = previous_below(c, top_slot(t), hi))
 			depth++;
-		for (u64 t = top; !top_empty(t); t = previous_below(top_slot(t), hi)) {
+		for (u64 t = top; !top_empty(t); t = previous_below(c, top_slot(t), hi)) {
 			*shadow_aux(top_slot(t)) = (u64)depth-- << 32 | FT_ID_EXIT;
 			*shadow_time(top_slot(t)) = now;
 		}
@@ -82,7 +82,7 @@ hidden void frames_forget(struct control *c)
 	for (u32 i = 0; s && i < n; i++) {
 		u64 *top = top_of(c, s + i, i);
 		if (top)
-			*top = empty_top(s[i].hi);
+			*top = empty_top(c, s[i].hi);
 	}
 }
 
@@ -285,7 +285,7 @@ hidden int open_frame_at_once(struct control *c, u64 slot, u64 ret, struct funct
 		return 0;
 	if (!top_empty(top))
 		depth += *shadow_aux(top_slot(top)) >> 32;
-	else if (load(&fentry_blocks) || !is_root(f)) /* by the thread pointer, blocks are left on the slow path: slow.c */
+	else if (anothers(c) || !is_root(f)) /* then blocks are left on the slow path: slow.c */
 		return 0;
 	if (depth > fentry_words.depth || is_left_out(f) || !put_at_once(c, told ? trace_id(f) : 0, 0))
 		return 0;
@@ -301,7 +301,7 @@ hidden int open_frame_at_once(struct control *c, u64 slot, u64 ret, struct funct
 hidden int skips_at_once(struct control *c, u64 slot, struct function f)
 {
 	u64 top = c->top;
-	if (!options() || slot >= top || slot < c->lo || load(&fentry_blocks))
+	if (!options() || slot >= top || slot < c->lo || anothers(c))
 		return 0;
 	if (top_empty(top))
 		return !is_root(f) && !is_left_out(f);
@@ -404,7 +404,7 @@ hidden void pop_skipped(struct control *c, u64 slot, u64 t)
 		top = previous_frame(c, s);
 	}
 	if (top_empty(top))
-		top = empty_top(hi); /* the stack may have grown upwards since */
+		top = empty_top(c, hi); /* the stack may have grown upwards since */
 	if (top != c->top && fentry_config.mode == MODE_PROFILE) {
 		profile_skipped(c, from, slot);
 		c->child = *shadow_aux(last) + t - *shadow_time(last); /* of whoever has called the outermost */

@@ -260,6 +260,7 @@ hidden struct image *image_add(const struct image_info *info, struct words *word
 	if (!m || !at)
 		return 0;
 	m->stage = info->stages ? IMAGE_COMES : IMAGE_HERE;
+	m->stays = !info->stages;
 	m->tables = at;
 	m->unloaded = 0;
 	m->told_gone = 0;

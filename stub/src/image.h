@@ -97,6 +97,7 @@ struct image {
 	u32 told_gone;      /* readers have been told that it went */
 	u32 tables;         /* where its tables are in blocks */
 	u8 *next_roots;     /* those of a change that is being made; 0: none */
+	u32 stays;          /* its memory is there for as long as the runtime is */
 	struct acting actings[2];
 	/* What the last change took the place of, where a thread may look that came in before. */
 	struct memory old;

@@ -58,7 +58,7 @@ static int after_skipped(struct control *c, u64 slot, struct function f, u64 ret
 		store(&c->top, previous_frame(c, slot));
 	} else {
 		*shadow_ret(slot) = ret;
-		*shadow_prev(slot) = top_empty(top) ? empty_top(c->stacks[c->cur].hi) : top;
+		*shadow_prev(slot) = top_empty(top) ? empty_top(c, c->stacks[c->cur].hi) : top;
 		store(&c->top, slot);
 	}
 	if (n) {

@@ -70,7 +70,7 @@ hidden int enter_call(struct control *c, u64 slot, struct function f, u64 ret, u
 	/* A signal handler on a stack of its own, with nothing open yet: what it
 	   interrupted may be one of our fast paths, which relies on finding its own
 	   stack current again. So this frame is opened here and left on the slow path. */
-	int bottom = top_empty(c->top) && (c->stacks[c->cur].back || fentry_blocks);
+	int bottom = top_empty(c->top) && (c->stacks[c->cur].back || anothers(c));
 	if (!t && !bottom && (c->top & 7) != TOP_FORCED)
 		return ENTER_RETRY;
 	now = counter();

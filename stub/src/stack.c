@@ -327,7 +327,7 @@ static void begin(struct control *c, u32 i, u64 lo, u64 hi)
 	struct stack *s = &c->stacks[i];
 	s->lo = lo;
 	s->hi = hi;
-	s->top = empty_top(hi);
+	s->top = empty_top(c, hi);
 	s->id = c->begun++ ? stack_number() : c->stack;
 	s->back = 0;
 }

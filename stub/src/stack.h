@@ -25,10 +25,12 @@ hidden u64 stacks_areas(struct area *to, u64 room);
 hidden void stacks_leave(void);
 
 static inline u64 top_slot(u64 top) { return (top & 7) == TOP_FORCED ? top + 1 : top; }
-/* empty_top is the top of a stack that ends at hi. Where blocks are found by thread
-   pointer it lets no entry through the fast path: the thread pointer may be a new
-   thread's, of which only its thread id tells. */
-static inline u64 empty_top(u64 hi) { return fentry_blocks ? TOP_EMPTY : hi - 8 + TOP_EMPTY; }
+/* anothers says whether fast paths may find a block for another thread: it is found by the thread pointer, which may be a
+   new thread's, and the C library does not say which thread has that. */
+static inline int anothers(const struct control *c) { return fentry_blocks && (CALLBACKS || !c->libtid || c->libtid == &c->tid); }
+/* empty_top is the top of a thread's stack that ends at hi. It lets no entry through the fast path where that may be
+   another thread's. */
+static inline u64 empty_top(const struct control *c, u64 hi) { return anothers(c) ? TOP_EMPTY : hi - 8 + TOP_EMPTY; }
 static inline int top_empty(u64 top) { return (top & 7) == TOP_EMPTY; }
 
 #endif

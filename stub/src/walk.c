@@ -178,7 +178,7 @@ static int search(const u8 *header, u64 pc, struct fde *f)
 {
 	if (header[0] != 1 || header[1] != 0x1b || header[2] != 0x03 || header[3] != 0x3b)
 		return 0;
-	const i32 *table = (const i32 *)(header + 12);
+	const i32 *table = search_table(header);
 	u64 lo = 0, hi = *(const u32 *)(header + 8);
 	while (lo < hi) {
 		u64 mid = (lo + hi) / 2;
@@ -190,15 +190,30 @@ static int search(const u8 *header, u64 pc, struct fde *f)
 	return lo > 0 && cfi_fde(header + table[2 * lo - 1], 0, (const u8 *)-1UL, f) && pc - f->pc < f->size;
 }
 
-/* find_entry finds the entry of an address: that of an image of ours, whose table knows what was added to it,
-   or of any other. */
+/* has_entry finds the entry of an address in an image of ours, whose table knows what was added to it. */
+static int has_entry(const struct image *m, u64 pc, struct fde *f)
+{
+	return load(&m->stage) == IMAGE_HERE && m->unwind && pc - (u64)m->unwind + (1UL << 31) < 1UL << 32 && search(m->unwind, pc, f);
+}
+
+/* find_added finds the entry of an address in what was added to an image, and which that is; 0: in none. It makes no system
+   call. */
+hidden const struct image *find_added(u64 pc, struct fde *f)
+{
+	const struct image *m = images_first();
+	while (m && !(m->stays && has_entry(m, pc, f)))
+		m = m->next;
+	return m;
+}
+
+/* find_entry finds the entry of an address: that of an image of ours, or of any other. */
 static int find_entry(u64 pc, struct fde *f)
 {
 	u32 i;
 	for (u32 again = 0; again < 2; again++) {
 		const struct loaded *l = loaded_at(pc, &i);
 		for (struct image *m = images_first(); m; m = m->next)
-			if (load(&m->stage) == IMAGE_HERE && m->unwind && pc - (u64)m->unwind + (1UL << 31) < 1UL << 32 && search(m->unwind, pc, f))
+			if (has_entry(m, pc, f))
 				return 1;
 		if (l && still(l) && l->header)
 			return search(l->header, pc, f);

@@ -2,6 +2,7 @@
 #ifndef FENTRY_WALK_H
 #define FENTRY_WALK_H
 #include "caller.h"
+#include "cfi.h"
 #include "control.h"
 #include "image.h"
 
@@ -21,10 +22,15 @@ struct ranges { struct { u64 lo, hi; } range[4]; u32 next; };
 
 hidden void walk_leave(void);
 hidden u32 walk(struct ranges *known, struct registers r, u64 *pcs, u32 most, u32 *end);
+hidden const struct image *find_added(u64 pc, struct fde *f);
 hidden int code_around(u64 pc, u64 *lo, u64 *hi);
 hidden int walk_up(struct ranges *known, struct registers *r);
 hidden const struct loaded *loaded_at(u64 pc, u32 *index);
 hidden const struct loaded *mapped_at(u64 pc, u32 *index);
+
+/* search_table is the table of a header whose form search knows: pairs of an address and that of its entry, as distances from
+   the header. */
+static inline const i32 *search_table(const u8 *header) { return (const i32 *)(header + 12); }
 
 /* Bit of an address that is the id of a function whose first instructions have been moved to where the frame is. */
 #define MOVED_CODE (1UL << 63)

@@ -107,6 +107,9 @@ func Attach(t Target) (*Attachment, error) {
 		return nil, ErrNotPlanned
 	}
 	a := &Attachment{seen: make(map[int][]*Library)}
+	if a.hooks.finder, err = ts.findHook(); err != nil && t.Plan.Running != nil && t.Plan.Running.Known {
+		return nil, err
+	}
 	images := append([]*image{home}, a.unseen(ts, t.Libraries)...)
 	if err := a.add(ts, images, t.Pool); err != nil {
 		return nil, unloaded(images, err)
@@ -256,6 +259,9 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 	}
 	if err != nil && (home || images[0].beside && !b.started) {
 		return leftBy(err, b.undo(ts, ms, stack))
+	}
+	if err == nil && home {
+		err = a.leadUnwinders(ts, images[0])
 	}
 	if err == nil {
 		err = b.writeSites(ts, edits)

@@ -37,6 +37,9 @@ var errNoAttach = errors.New("not on " + runtime.GOARCH + " yet")
 // CheckAttach returns an error for a process that cannot be attached to.
 func CheckAttach(int) error { return errNoAttach }
 
+// CanLeadUnwinders returns an error if nothing leads unwinders of a process to what is added to it.
+func CanLeadUnwinders(int) error { return errNoAttach }
+
 // A Target is a process and what is to be put into it.
 type Target struct {
 	PID       int

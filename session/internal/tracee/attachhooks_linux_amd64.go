@@ -18,13 +18,15 @@ import (
 // (r_debug.r_brk, <link.h>): when it is about to map libraries or to unmap some, and when that is done, before relocations
 // and constructors. That function is a return and padding, in glibc and in musl, so a jump fits in. It leads to a page
 // near by, as do those in the place of the instructions by which programs are executed (exechook_linux_amd64.go). Both are
-// changed while all threads are stopped, like sites, and changed back like these.
+// changed while all threads are stopped, like sites, and changed back like these. Unwinders come there, too
+// (findhook_linux_amd64.go), as soon as anything leads there.
 
 // hooks are what was changed for that.
 type hooks struct {
 	mapped []area
 	edits  []arch.Edit
 	debug  uint64 // the loader's struct r_debug; 0: there is none
+	finder findHook
 }
 
 // pages are those that are mapped.
@@ -87,7 +89,8 @@ func (a *Attachment) hook(ts *threads, t *Target) error {
 	}
 	b := &Attachment{images: a.images}
 	err = b.writeSites(ts, edits)
-	a.hooks.edits = b.edits
+	a.hooks.edits = append(a.hooks.edits, b.edits...)
+	slices.SortFunc(a.hooks.edits, byAddress)
 	for i := range b.Busy {
 		if e := &b.Busy[i]; e.Reason == loaderReason {
 			a.NoLoader = errHookBusy

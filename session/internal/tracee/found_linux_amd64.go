@@ -236,6 +236,9 @@ func (j *journal) because(err error) error {
 // hooks reads what the home's journal says of hooks.
 func (f *finder) hooks(a *Attachment, j *journal) error {
 	word := func(i int) uint64 { return le.Uint64(j.h[jHooks+8*i:]) }
+	if err := f.findHook(a, j); err != nil {
+		return err
+	}
 	if word(0) == 0 {
 		return nil // none are noted yet
 	}
@@ -260,7 +263,32 @@ func (f *finder) hooks(a *Attachment, j *journal) error {
 			return j.because(fmt.Errorf("what is at %#x is neither its file's nor the tracer's", edits[i].Addr))
 		}
 	}
-	a.hooks.edits = edits
+	a.hooks.edits = append(a.hooks.edits, edits...)
+	slices.SortFunc(a.hooks.edits, byAddress)
+	return nil
+}
+
+// findHook reads what it says of the word that unwinders are led by: what was there is in no file.
+func (f *finder) findHook(a *Attachment, j *journal) error {
+	var h findHook
+	for i, w := range h.words() {
+		*w = j.word(jFinder + i)
+	}
+	if h.at == 0 {
+		return nil
+	}
+	rx := j.area(jRX)
+	if err := h.check(f.ms); err != nil || rx.size != 0 && !rx.has(h.to, 1) {
+		return j.wrong("unwinders")
+	}
+	switch now, err := f.ts.word(h.at); {
+	case err != nil:
+		return err
+	case now == h.to:
+		a.hooks.edits = append(a.hooks.edits, h.edit())
+	case now != h.was:
+		return j.because(fmt.Errorf("what is at %#x is neither what was there nor the tracer's", h.at))
+	}
 	return nil
 }
 

@@ -31,7 +31,7 @@ import (
 
 const (
 	journalMagic   = "fentry:J"
-	journalVersion = 1
+	journalVersion = 2
 	journalHeader  = 4096 // the lists begin behind it
 )
 
@@ -54,6 +54,7 @@ const (
 	jKey      = 23 // bytes of the library's key
 	jTraced   = 24 // how many functions are traced
 	jRunning  = 25 // what is known of the image
+	jFinder   = 48 // the word by which unwinders are led, what was in it and what is
 )
 
 // jHooks is where the home's header has the hooks: how many edits there are, the bytes of their list, their sum, two areas, and

@@ -104,7 +104,7 @@ func Classic(name string) bool {
 		"graph.S", "order.S", "func.S", "flat.S", "flatorder.S", "opt.S", "profile.S", "count.S", "syscall.c", "syscall.S", "sysorder.S",
 		"goexec.c", "goroutine.c", "goroutine.S", "gomodule.c", "swap.c", "swap.S", "place.c", "place.S":
 		return false
-	case "attach.c", "attach.S", "loaded.S", "change.c", "detours.S":
+	case "attach.c", "attach.S", "find.c", "loaded.S", "change.c", "detours.S":
 		return false
 	}
 	return true
