@@ -90,11 +90,25 @@ func TestPlainARM64(t *testing.T) {
 				"i: returns-twice +0 lr\nj: returns-twice +0 lr",
 		},
 		{
+			name: "a veneer to where it is read",
+			text: afn("f", "mov x0, x30\nret") + afn("g", "mov x0, x1\nret") + bare("near", "adrp x16, f\nadd x16, x16, :lo12:f\nbr x16") +
+				bare("far", "ldr x16, 1f\nbr x16\n1: .quad f") + bare("other", "adrp x16, g\nadd x16, x16, :lo12:g\nbr x16"),
+			args: "-static",
+			want: "f: reads-return-address +0 lr\ng:  +0 lr\nnear: reads-return-address +0 lr\nfar: reads-return-address +0 lr\nother:  +0 lr",
+		},
+		{
 			name: "what veneers may change comes in, goes out",
 			text: afn("f", "mov x0, x16\nret") + afn("g", "mov w17, #1\nadd x0, x0, x17\nret") + afn("h", "mov x0, x1\ncset x0, eq\nret") +
 				afn("i", "cmp x0, x1\ncset x0, eq\nret") + afn("out", "cmp x0, #1\nret") +
 				afn("j", frame+"bl out\nb.eq 1f\n1: "+unframe+"ret") + afn("k", frame+"bl i\n1: b.eq 2f\ncmp x0, #2\nb 1b\n2: "+unframe+"ret"),
 			want: "f: flags-live +0 lr\ng:  +0 lr\nh: flags-live +0 lr\ni:  +0 lr\nj:  +0 lr\nk:  +0 lr\nout: flags-live +0 lr",
+		},
+		{
+			name: "it comes in, and is used behind a jump, on one of two ways, in a linker's veneer and where that goes back to; after a call it is a result",
+			text: afn("f", "mov x2, #1\nb 1f\nnop\n1: add x0, x17, x2\nret") + afn("g", "cbz x0, 1f\nret\n1: ldr x0, [x16]\nret") +
+				afn("h", "cbz x0, 1f\nmov x16, #1\nret\n1: mov x16, #2\nret") + afn("i", frame+"cbz x0, 1f\n1: bl h\nmov x0, x16\n"+unframe+"ret") +
+				afn("leaf", "mov x16, #40\nb veneer\nback: add x0, x0, x16\nret") + bare("veneer", "ldr x3, [x3]\nb back") + afn("j", "mov x0, x1\nb f"),
+			want: "f: flags-live +0 lr\ng: flags-live +0 lr\nh: flags-live +0 lr\ni:  +0 lr\nleaf:  +0 lr\nveneer: flags-live +0 lr\nj: flags-live +0 lr",
 		},
 		{
 			name: "a loop to the first instruction: as it was called, with a frame",

@@ -111,10 +111,42 @@ func (fd *finder) jumpsAway() error {
 	return nil
 }
 
+// unnamedStubs are the linker's stubs for calls of other images' functions in code of no section: where section headers are stripped
+// nothing else tells them from functions. What they jump to may return twice, or look at its caller.
+func (fd *finder) unnamedStubs() (stubs map[uint64]bool) {
+	imports, err := symbol.Imports(fd.im.f)
+	if err != nil || len(imports) == 0 {
+		return nil
+	}
+	slots := make(map[uint64]bool, len(imports))
+	for _, m := range imports {
+		slots[m.Slot] = true
+	}
+	for i := range fd.im.code.Regions {
+		r := &fd.im.code.Regions[i]
+		if r.Name != "" {
+			continue
+		}
+		for _, st := range fd.m.jumpStubs(r) {
+			if slots[st.slot] {
+				if stubs == nil {
+					stubs = make(map[uint64]bool)
+				}
+				stubs[st.start], stubs[st.jump] = true, true
+			}
+		}
+	}
+	return stubs
+}
+
 // unlistedFunctions adds the functions that nothing lists, and that code or data of the image tells of. It reports whether
 // there are any: then what is known of all code has to be found out again.
 func (fd *finder) unlistedFunctions(f *plain.Finder) bool {
 	called, others := f.Unlisted()
+	if stubs := fd.unnamedStubs(); stubs != nil {
+		is := func(addr uint64) bool { return stubs[addr] }
+		called, others = slices.DeleteFunc(called, is), slices.DeleteFunc(others, is)
+	}
 	if len(called)+len(others) == 0 {
 		return false
 	}

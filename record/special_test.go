@@ -353,6 +353,50 @@ func TestNoSectionHeaders(t *testing.T) {
 	}
 }
 
+// TestUnnamedStubs: where section headers are stripped, linkers' stubs are no functions: what they jump to can return twice.
+func TestUnnamedStubs(t *testing.T) {
+	testtool.Need(t, "gcc", "aarch64-linux-gnu-gcc", "strip", "aarch64-linux-gnu-strip")
+	const code = `
+#include <setjmp.h>
+#include <stdlib.h>
+static jmp_buf env;
+__attribute__((noinline)) void leaves(int n) { if (n > 2) abort(); longjmp(env, n + 1); }
+int main(int argc, char **argv) { int n = setjmp(env); if (n < 2) leaves(n); return n; }
+`
+	dir := t.TempDir()
+	source, img := filepath.Join(dir, "jumps.c"), filepath.Join(dir, "jumps")
+	if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, cc := range []string{"gcc", "aarch64-linux-gnu-gcc"} {
+		run(t, cc, "-o", img, source, "-O2", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-Wl,--no-eh-frame-hdr")
+		stubs := map[uint64]bool{}
+		for _, s := range findWith(t, img, Options{LibraryCalls: true}) {
+			if s.Kind == KindLibCall {
+				stubs[s.Func] = true
+			}
+		}
+		run(t, strings.TrimSuffix(cc, "gcc")+"strip", img)
+		b, err := os.ReadFile(img)
+		if err != nil {
+			t.Fatal(err)
+		}
+		binary.LittleEndian.PutUint64(b[40:], 0) // e_shoff
+		binary.LittleEndian.PutUint32(b[60:], 0) // e_shnum, e_shstrndx
+		if err := runfile.WriteFile(img, b); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range findWith(t, img, Options{}) {
+			if stubs[s.Func] {
+				t.Errorf("%s: the stub at %#x is taken for a function: %+v", cc, s.Func, s)
+			}
+		}
+		if len(stubs) < 3 {
+			t.Errorf("%s: %d stubs", cc, len(stubs))
+		}
+	}
+}
+
 // TestDroppedTable links two C++ objects with a function in common: GNU ld drops all of the second object's table.
 func TestDroppedTable(t *testing.T) {
 	testtool.Need(t, "g++", "strip")

@@ -4,6 +4,9 @@ package arm64
 // in front of an instruction, or moves it, has to know what must still be there. Here, too, a register is named in
 // doubt. That is so for scalable vectors, whose operands are not told apart, and for what is not allocated.
 
+// IsSVE reports whether an instruction is one of scalable vectors (DDI 0487, C4.1: op0 is 0010).
+func IsSVE(w uint32) bool { return w>>25&15 == 2 }
+
 // Reads returns the set of general registers that an instruction may read, bit 31 for the stack pointer or for zero. What
 // instructions that sign and authenticate the return address do with x30 does not count, nor that ret goes there. From
 // the Arm Architecture Reference Manual for A-profile (DDI 0487), C4.1.

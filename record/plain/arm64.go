@@ -1,8 +1,6 @@
 package plain
 
 import (
-	"encoding/binary"
-
 	"github.com/fentry-dev/fentry/arch/arm64"
 	"github.com/fentry-dev/fentry/elfio/ehframe"
 )
@@ -79,17 +77,41 @@ func needs(w uint32) (reads, kills uint64) {
 	return reads & scratch, kills & scratch
 }
 
-// live is for functions that are called: compilers keep to the convention, so what comes before the first branch tells.
+// mostAhead bounds how many instructions live looks at: what a function is given is used close to its beginning.
+const mostAhead = 64
+
+// live is for functions that are called: compilers keep to the convention, and hand-written code that has something in scratch uses
+// it before it calls others. It is followed along direct branches, to other functions, too. Behind one, what scalable
+// vectors may use does not count, as nothing is known of their operands.
 func (arm64Machine) live(e *entry) bool {
-	need := uint64(scratch)
-	for b := e.own(); len(b) >= arm64.InstLen && need != 0; b = b[arm64.InstLen:] {
-		in := arm64.DecodeWord(binary.LittleEndian.Uint32(b))
+	type place struct {
+		at     uint64
+		need   uint64
+		behind bool // a branch
+	}
+	f, seen := e.f, map[uint64]uint64{}
+	todo := []place{{e.at, scratch, false}}
+	for n := 0; len(todo) > 0 && n < mostAhead; n++ {
+		p := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		in, err := arm64.Decode(f.text.From(p.at))
+		if p.need &^= seen[p.at]; err != nil || p.need == 0 || p.at == e.end && !p.behind {
+			continue
+		}
+		seen[p.at] |= p.need
 		reads, kills := needs(in.Word)
-		if reads&need != 0 {
+		if reads&p.need != 0 && !(p.behind && arm64.IsSVE(in.Word)) {
 			return true
 		}
-		if need &^= kills; in.PCRel == arm64.PCRelBranch || in.Op.EndsBlock() || in.Op == arm64.CallInd {
-			return false
+		p.need &^= kills
+		switch {
+		case in.Op == arm64.Call || in.Op == arm64.CallInd:
+			continue
+		case in.PCRel == arm64.PCRelBranch:
+			todo = append(todo, place{in.Target(p.at), p.need, true})
+		}
+		if !in.Op.EndsBlock() {
+			todo = append(todo, place{p.at + arm64.InstLen, p.need, p.behind || in.PCRel == arm64.PCRelBranch})
 		}
 	}
 	return false

@@ -170,6 +170,10 @@ func (s *arm64Sweep) inst(d *decoder, in arm64.Inst, pc uint64) {
 		d.facts |= calls
 		s.holds, n.writes, n.sets = false, true, false
 	case arm64.JmpInd:
+		if to, ok := veneer(d, in, pc); ok {
+			d.branch(to, true, true, s.lead)
+			break
+		}
 		d.facts |= dispatches
 		// If it has not been saved, rows say so where this leads to as well.
 		s.indirect = s.indirect || s.holds && !(known && !row.Moved)
@@ -188,6 +192,29 @@ func (s *arm64Sweep) inst(d *decoder, in arm64.Inst, pc uint64) {
 		}
 	}
 	s.address(d, in, pc)
+}
+
+// veneer returns where a jump at pc leads that a linker has made for what branches do not reach, and that is all of a unit:
+//
+//	adrp x16, to; add x16, x16, #:lo12:to; br x16
+//	ldr x16, =to; br x16
+func veneer(d *decoder, in arm64.Inst, pc uint64) (to uint64, ok bool) {
+	text := *d.f.text
+	b := text.From(d.u.lo)
+	switch n := pc - d.u.lo; {
+	case n == 2*arm64.InstLen && len(b) > int(n):
+		page, add := arm64.DecodeWord(binary.LittleEndian.Uint32(b)), binary.LittleEndian.Uint32(b[arm64.InstLen:])
+		r := uint32(in.Reg)
+		ok = page.Op == arm64.Adrp && page.Reg == in.Reg && add&0xffc003ff == 0x91000000|r<<5|r
+		to = page.Target(d.u.lo) + uint64(add>>10&0xfff)
+	case n == arm64.InstLen && len(b) > int(n):
+		const load = 0x58000000 // ldr x, literal
+		w := binary.LittleEndian.Uint32(b)
+		if literal := text.From(arm64.DecodeWord(w).Target(d.u.lo)); w&0xff00001f == load|uint32(in.Reg) && len(literal) >= 8 {
+			to, ok = binary.LittleEndian.Uint64(literal), true
+		}
+	}
+	return to, ok && text.Region(to) != nil
 }
 
 // System calls that return twice (asm-generic/unistd.h). A function that makes them without having saved its return
