@@ -35,6 +35,7 @@ func TestAttachAbandoned(t *testing.T) {
 			c.do("work 10")
 			c.do("thread 10")
 			before, files, _ := state(t, c.pid)
+			words := loaderWords(t, c.pid)
 			args := append([]string{"record", "-q", "--overhead", "no", "-p", fmt.Sprint(c.pid)}, options...)
 			// recorded has a recorder begin, and the program do something.
 			recorded := func(dir string) *exec.Cmd {
@@ -46,6 +47,9 @@ func TestAttachAbandoned(t *testing.T) {
 				t.Cleanup(func() { r.Process.Kill(); r.Wait() })
 				c.control("status")
 				c.do("work 100")
+				if bytes.Equal(loaderWords(t, c.pid), words) {
+					t.Error("unwinders are not led to what was added")
+				}
 				return r
 			}
 			same := func() {
@@ -54,6 +58,9 @@ func TestAttachAbandoned(t *testing.T) {
 					t.Errorf("%d descriptors, %d before\n%s\n%s", fds, files, before, maps)
 				}
 				unchangedCode(t, c.pid, program)
+				if !bytes.Equal(loaderWords(t, c.pid), words) {
+					t.Error("unwinders are led to what is gone")
+				}
 			}
 			first := recorded(filepath.Join(t.TempDir(), "first"))
 			if err := session.Release(c.pid); err == nil || !strings.Contains(err.Error(), "records it") {
@@ -94,6 +101,33 @@ func TestAttachAbandoned(t *testing.T) {
 			}
 		})
 	}
+}
+
+// loaderWords is what a process's dynamic loader has in memory that can only be read.
+func loaderWords(t *testing.T, pid int) (all []byte) {
+	t.Helper()
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	maps, _, _ := state(t, pid)
+	for line := range strings.Lines(maps) {
+		f := strings.Fields(line)
+		var lo, hi int64
+		if len(f) < 6 || f[1] != "r--p" || !strings.Contains(f[5], "/ld-linux") {
+			continue
+		}
+		if _, err := fmt.Sscanf(f[0], "%x-%x", &lo, &hi); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, hi-lo)
+		if _, err := mem.ReadAt(b, lo); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, b...)
+	}
+	return all
 }
 
 // tracersMemory tells whether mappings have code of no file.

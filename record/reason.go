@@ -119,18 +119,19 @@ func Reasons() []ReasonText {
 				"room for a veneer near the function: -fpatchable-function-entry=4 makes room."},
 		{ReasonCallMoves,
 			"Only in a program that runs already (record -p): the function begins with a call, which would have to be moved, " +
-				"and exceptions could not pass where it is then."},
+				"and what it returns to would be gone when fentry detaches."},
 		{ReasonTwoPages,
 			"Only in a program that runs already (record -p): a jump in place of its first instructions would begin in one " +
 				"page of memory and end in another. These are not written at once, so the program could not go on if fentry " +
 				"was killed meanwhile."},
 		{ReasonJumpsAway,
-			"Only in a program that runs already (record -p) and has exceptions: the function may end by a jump to one of another " +
-				"image, or is a library's whose calls are recorded (--libcalls). Exceptions from there would not find its caller; " +
-				"with -T function it is recorded."},
+			"Only in a program that runs already (record -p) and has exceptions, if its unwinder does not ask glibc where it finds " +
+				"what (glibc 2.35 and gcc 12, or later, do): the function may end by a jump to one of another image, or is a library's " +
+				"whose calls are recorded (--libcalls). Exceptions from there would not find its caller; with -T function it is recorded."},
 		{ReasonBesideSyscall,
-			"Only in a program that runs already (record -p): the function is called right before or behind a system call, where " +
-				"the C library has threads cancelled at any instruction, and their destructors found by where that was."},
+			"Only in a program that runs already (record -p), if its unwinder does not ask glibc where it finds what: the function is " +
+				"called right before or behind a system call, where the C library has threads cancelled at any instruction, and their " +
+				"destructors found by where that was."},
 		{ReasonNotAtEntry, "The profiling call is not at the function's entry."},
 		{ReasonUnknownEntry,
 			"Where the function begins cannot be proven: the image has neither symbols nor unwind tables for it."},

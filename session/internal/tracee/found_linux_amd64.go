@@ -278,6 +278,7 @@ func (f *finder) findHook(a *Attachment, j *journal) error {
 		return nil
 	}
 	rx := j.area(jRX)
+	a.hooks.finder = h
 	if err := h.check(f.ms); err != nil || rx.size != 0 && !rx.has(h.to, 1) {
 		return j.wrong("unwinders")
 	}

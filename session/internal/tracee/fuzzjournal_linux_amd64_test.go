@@ -116,6 +116,14 @@ func newAbandoned(t testing.TB) *abandoned {
 		t.Fatal(err)
 	}
 	p.edited = append(p.edited, hook)
+	// A word by which unwinders are led, in what can only be read of the program.
+	for _, m := range p.ms {
+		if m.path != "" && m.lo < library && m.perms == "r--p" {
+			led := findHook{at: m.lo + 0x100, was: entry, to: program.bias + program.m.RXAddr + 8}
+			p.led(t, program, led)
+			break
+		}
+	}
 	if err := mem.Truncate(int64(last + 1<<20)); err != nil {
 		t.Fatal(err)
 	}
@@ -128,6 +136,21 @@ func newAbandoned(t testing.TB) *abandoned {
 		p.noted = append(p.noted, b)
 	}
 	return p
+}
+
+// led has unwinders be led to an image by a word, and notes that.
+func (p *abandoned) led(t testing.TB, im *image, h findHook) {
+	t.Helper()
+	for i, w := range h.words() {
+		if err := p.ts.memory().WriteAt(le.AppendUint64(nil, *w), im.journal+8*uint64(jFinder+i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := h.edit()
+	if err := p.ts.memory().WriteAt(e.New, e.Addr); err != nil {
+		t.Fatal(err)
+	}
+	p.edited = append(p.edited, e)
 }
 
 func (p *abandoned) mapped(at, size uint64, perms string) {
@@ -237,7 +260,11 @@ func (p *abandoned) wrong(a *Attachment) string {
 		if err != nil {
 			return err.Error()
 		}
-		if b := p.files[in.path][off+int64(e.Addr-in.lo):]; !bytes.HasPrefix(b, e.Old) {
+		if e.Addr == a.hooks.finder.at {
+			if to := p.in(a.hooks.finder.was); to == nil || to.file() != in.file() || !to.isCode() {
+				return fmt.Sprintf("%#x, which was at %#x, is no code of that file", a.hooks.finder.was, e.Addr)
+			}
+		} else if b := p.files[in.path][off+int64(e.Addr-in.lo):]; !bytes.HasPrefix(b, e.Old) {
 			return fmt.Sprintf("what the file has for %#x is not % x", e.Addr, e.Old)
 		}
 		now := make([]byte, len(e.New))
@@ -276,7 +303,7 @@ func FuzzJournals(f *testing.F) {
 	f.Add(p.noted[0], p.noted[1], p.edited[0].Addr+1000)
 	f.Add(p.noted[0], []byte{}, uint64(0))
 	f.Add(p.noted[1], p.noted[0], uint64(0))
-	for _, word := range []int{jState, jRW, jRX, jRX + 1, jStack, jKind, jBias, jLibrary, jSum, jEdits, jEdits + 1, jWaits, jKey, jTraced, jRunning + 1} {
+	for _, word := range []int{jState, jRW, jRX, jRX + 1, jStack, jKind, jBias, jLibrary, jSum, jEdits, jEdits + 1, jWaits, jKey, jTraced, jRunning + 1, jFinder, jFinder + 1, jFinder + 2} {
 		for i := range p.noted {
 			for _, v := range []uint64{1, 1 << 12, 1 << 32, 1 << 63} {
 				forged := [][]byte{bytes.Clone(p.noted[0]), bytes.Clone(p.noted[1])}
