@@ -136,6 +136,7 @@ type header struct {
 	enc       [3]byte // eh_frame_ptr, fde_count, table
 	ehFrame   uint64
 	count     uint64
+	none      bool   // there is no .eh_frame, and ehFrame is 0
 	table     []byte // 8 bytes an entry; only for the table encoding every linker writes
 }
 
@@ -166,6 +167,9 @@ func readHeader(f *elfio.File, i int) (h header, err error) {
 	if d.bad {
 		return bad("ends too early or uses pointer encodings %#x and %#x", h.enc[0], h.enc[1])
 	}
+	if h.count == 0 && leadsNowhere(f, h.ehFrame) {
+		h.none, h.ehFrame = true, 0
+	}
 	if h.enc[2] != encDataRel|encSdata4 {
 		return h, nil
 	}
@@ -174,4 +178,11 @@ func readHeader(f *elfio.File, i int) (h header, err error) {
 	}
 	h.table = d.b[:h.count*8]
 	return h, nil
+}
+
+// leadsNowhere reports whether no .eh_frame can be at an address. Where an image has none, mold writes an empty search table
+// that leads to address 0 or to the ELF header.
+func leadsNowhere(f *elfio.File, addr uint64) bool {
+	off, ok := f.Offset(addr)
+	return !ok || off == 0
 }

@@ -123,6 +123,9 @@ func read(f *elfio.File) (*Table, error) {
 		if err != nil {
 			return nil, err
 		}
+		if h.none {
+			continue
+		}
 		data, off := f.From(h.ehFrame)
 		if data == nil {
 			return nil, elfio.FormatErrorf(f.ProgLabel(i), p.Off, ".eh_frame at %#x is outside the loaded segments", h.ehFrame)
