@@ -198,9 +198,9 @@ static int has_entry(const struct image *m, u64 pc, struct fde *f)
 
 /* find_added finds the entry of an address in what was added to an image, and which that is; 0: in none. It makes no system
    call. */
-hidden const struct image *find_added(u64 pc, struct fde *f)
+hidden struct image *find_added(u64 pc, struct fde *f)
 {
-	const struct image *m = images_first();
+	struct image *m = images_first();
 	while (m && !(m->stays && has_entry(m, pc, f)))
 		m = m->next;
 	return m;

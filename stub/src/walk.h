@@ -22,7 +22,7 @@ struct ranges { struct { u64 lo, hi; } range[4]; u32 next; };
 
 hidden void walk_leave(void);
 hidden u32 walk(struct ranges *known, struct registers r, u64 *pcs, u32 most, u32 *end);
-hidden const struct image *find_added(u64 pc, struct fde *f);
+hidden struct image *find_added(u64 pc, struct fde *f);
 hidden int code_around(u64 pc, u64 *lo, u64 *hi);
 hidden int walk_up(struct ranges *known, struct registers *r);
 hidden const struct loaded *loaded_at(u64 pc, u32 *index);

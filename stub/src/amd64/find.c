@@ -12,15 +12,18 @@ hidden int (*fentry_finder)(u64 pc, struct object *to); /* glibc's routine for t
 
 /* fentry_find_object is what glibc's _dl_find_object comes to in place of its own routine: unwinders ask it for the table that
    knows an address, in signal handlers, too. Of what was added to an image glibc knows nothing, and of all else more. What
-   was added belongs to the image that the first entry of the table is about. */
+   was added belongs to the image of its first function, or, if it has none, of the first entry of the table. */
 hidden int fentry_find_object(u64 pc, struct object *to)
 {
 	int (*find)(u64, struct object *) = load(&fentry_finder);
 	struct fde f;
 	if (find(pc, to) == 0)
 		return 0;
-	const struct image *m = find_added(pc, &f);
-	if (!m || find((u64)m->unwind + (u64)(i64)*search_table(m->unwind), to) != 0)
+	struct image *m = find_added(pc, &f);
+	u64 of = m ? image_site((struct function){ m, 1 }) : 0;
+	if (m && !of)
+		of = (u64)m->unwind + (u64)(i64)*search_table(m->unwind);
+	if (!of || find(of, to) != 0)
 		return -1;
 	to->from = f.pc;
 	to->to = f.pc + f.size;
