@@ -62,14 +62,14 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	if o.Live != nil {
 		o.Policy = trace.PolicyOverwrite
 	}
+	if o.StackEvery != 0 {
+		return sampleRunning(ctx, pids, o)
+	}
 	o.Plan.Unwinders = unwinders(pids)
 	if o.Syscalls && o.Plan.Unwinders != patch.UnwindersKnow {
 		if err := uncancelled(pids); err != nil {
 			return nil, err
 		}
-	}
-	if o.StackEvery != 0 {
-		return sampleRunning(ctx, pids, o)
 	}
 	usual := func() {}
 	if o.Hurry {

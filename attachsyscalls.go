@@ -3,17 +3,16 @@
 package fentry
 
 import (
-	"bytes"
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"path"
 	"strings"
 
 	"github.com/fentry-dev/fentry/elfio"
-	"github.com/fentry-dev/fentry/internal/mapped"
 	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/session"
 )
@@ -101,26 +100,28 @@ func executableFiles(maps []byte) iter.Seq[string] {
 	}
 }
 
-// cancelsIn tells whether an image cancels threads: it takes the function from the C library, or has it in itself.
-func cancelsIn(file string, program bool) (found bool, err error) {
+// inCode looks at an image that a process executes. A file that is none, code that the program has kept in a file of its own, is
+// left alone.
+func inCode(file string, look func(*elfio.File) error) error {
 	in, err := safefile.Open(file)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer in.Close()
-	m, err := mapped.MapFD(int(in.Fd()), file)
-	if err != nil {
-		return false, err
+	magic := make([]byte, len(elf.ELFMAG))
+	switch _, err := in.ReadAt(magic, 0); {
+	case err != nil && !errors.Is(err, io.EOF):
+		return err
+	case string(magic) != elf.ELFMAG:
+		return nil
 	}
-	defer m.Close()
-	err = mapped.Guard(func() error {
-		if !program && !bytes.HasPrefix(m.Data, []byte(elf.ELFMAG)) {
-			return nil // code that the program has kept in a file of its own
-		}
-		f, err := elfio.Parse(m.Data)
-		if err != nil {
-			return err
-		}
+	return withImage(in, look)
+}
+
+// cancelsIn tells whether an image cancels threads: it takes the function from the C library, or has it in itself.
+func cancelsIn(file string, program bool) (found bool, err error) {
+	known := !program
+	err = inCode(file, func(f *elfio.File) error {
 		dynamic, err := f.DynamicSymbols()
 		if err != nil {
 			return err
@@ -135,10 +136,11 @@ func cancelsIn(file string, program bool) (found bool, err error) {
 		for _, sym := range own {
 			found = found || sym.Name == cancelFunction
 		}
-		if err != nil || len(own) == 0 && dynamic == nil {
-			return errors.New("whether it cancels threads is not known, as it has no symbols")
-		}
+		known = err == nil && (len(own) > 0 || dynamic != nil)
 		return nil
 	})
+	if err == nil && !known {
+		err = errors.New("whether it cancels threads is not known, as it has no symbols")
+	}
 	return found, err
 }

@@ -3,13 +3,11 @@
 package fentry
 
 import (
-	"debug/elf"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/fentry-dev/fentry/elfio"
-	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session"
 )
@@ -80,18 +78,9 @@ func unwindersKnow(pid int) bool {
 
 // dynamicOf tells which of the symbols that matter a file has, and whether it defines them. It has none if it is no image.
 func dynamicOf(file string) (map[string]bool, error) {
-	in, err := safefile.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	magic := make([]byte, len(elf.ELFMAG))
-	if _, err := in.ReadAt(magic, 0); err != nil || string(magic) != elf.ELFMAG {
-		return nil, err // code that the program has kept in a file of its own
-	}
 	names := []string{findObject, iterate, ownSymbol, backtrace, raise}
 	has := make(map[string]bool)
-	return has, withImage(in, func(f *elfio.File) error {
+	return has, inCode(file, func(f *elfio.File) error {
 		if any, err := f.HasDynamicSymbol(names...); err != nil || !any {
 			return err
 		}
@@ -116,13 +105,8 @@ func unwound(pid int) bool {
 			return true
 		}
 	}
-	exe, err := safefile.Open(session.ProcessDir(pid) + "/exe")
-	if err != nil {
-		return true
-	}
-	defer exe.Close()
 	has := true
-	_ = withImage(exe, func(f *elfio.File) error {
+	_ = inCode(session.ProcessDir(pid)+"/exe", func(f *elfio.File) error {
 		has = patch.Catches(f) // it can have an unwinder in it
 		return nil
 	})

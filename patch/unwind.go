@@ -336,15 +336,8 @@ func (l *layout) isEntry(d *ehframe.FDE) bool { return l.p.OrigEntry-d.PC < d.Si
 // looked at their names tell.
 func (l *layout) readers() map[uint64]bool {
 	out := map[uint64]bool{}
-	if l.p.unwinder() {
-		for _, symbols := range []func() ([]elfio.Symbol, error){l.p.file.Symbols, l.p.file.DynamicSymbols} {
-			syms, err := symbols()
-			for i := range syms {
-				if s := &syms[i]; err == nil && s.Defined() && record.Unwinds(s.Name) {
-					out[s.Value] = true
-				}
-			}
-		}
+	for _, s := range l.p.unwinder() {
+		out[s.Value] = true
 	}
 	for i := range l.p.Functions {
 		switch fn := &l.p.Functions[i]; {
@@ -357,14 +350,22 @@ func (l *layout) readers() map[uint64]bool {
 	return out
 }
 
-// unwinder reports whether an image has an unwinder for others in it.
-func (p *Plan) unwinder() bool {
-	syms, err := p.file.HasDynamicSymbol("_Unwind_RaiseException", "_Unwind_ForcedUnwind", "unw_step", "_Ux86_64_step")
-	if err != nil || !syms {
-		return false
+// unwinder are the functions of an unwinder that an image has in it for others, by their names.
+func (p *Plan) unwinder() []elfio.Symbol {
+	has, err := p.file.HasDynamicSymbol("_Unwind_RaiseException", "_Unwind_ForcedUnwind", "unw_step", "_Ux86_64_step")
+	if err != nil || !has {
+		return nil
 	}
-	all, err := p.file.DynamicSymbols()
-	return err == nil && slices.ContainsFunc(all, func(s elfio.Symbol) bool { return s.Defined() && record.Unwinds(s.Name) })
+	other := func(s elfio.Symbol) bool { return !s.Defined() || !record.Unwinds(s.Name) }
+	exported, err := p.file.DynamicSymbols()
+	if exported = slices.DeleteFunc(exported, other); err != nil || len(exported) == 0 {
+		return nil
+	}
+	own, err := p.file.Symbols()
+	if err != nil {
+		return exported
+	}
+	return append(exported, slices.DeleteFunc(own, other)...)
 }
 
 // exceptReaders leaves the entries of some functions as they are.

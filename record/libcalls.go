@@ -46,13 +46,9 @@ func (fd *finder) libraryCalls() error {
 	if !fd.o.LibraryCalls && !fd.o.Named.namesCalls() || !plain.Supported(fd.im.f) {
 		return nil
 	}
-	imports, err := symbol.Imports(fd.im.f)
-	if err != nil || len(imports) == 0 {
+	names, err := fd.imports()
+	if err != nil || len(names) == 0 {
 		return err
-	}
-	names := make(map[uint64]string, len(imports))
-	for _, m := range imports {
-		names[m.Slot] = m.Name
 	}
 	calls, err := fd.wordCalls(names)
 	if err != nil {
@@ -91,6 +87,16 @@ func (fd *finder) libraryCalls() error {
 	}
 	sortSites(fd.sites)
 	return nil
+}
+
+// imports are the names of other images' functions, by the address of the word that calls of one go through.
+func (fd *finder) imports() (map[uint64]string, error) {
+	all, err := symbol.Imports(fd.im.f)
+	names := make(map[uint64]string, len(all))
+	for _, m := range all {
+		names[m.Slot] = m.Name
+	}
+	return names, err
 }
 
 // wordCalls are the calls through words of known functions, by word.

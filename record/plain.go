@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/fentry-dev/fentry/internal/parallel"
+	"github.com/fentry-dev/fentry/record/code"
 	"github.com/fentry-dev/fentry/record/moves"
 	"github.com/fentry-dev/fentry/record/plain"
 	"github.com/fentry-dev/fentry/symbol"
@@ -113,25 +114,23 @@ func (fd *finder) jumpsAway() error {
 
 // unnamedStubs are the linker's stubs for calls of other images' functions in code of no section: where section headers are stripped
 // nothing else tells them from functions. What they jump to may return twice, or look at its caller.
-func (fd *finder) unnamedStubs() (stubs map[uint64]bool) {
-	imports, err := symbol.Imports(fd.im.f)
-	if err != nil || len(imports) == 0 {
+func (fd *finder) unnamedStubs() map[uint64]bool {
+	unnamed := func(r code.Region) bool { return r.Name == "" }
+	if !slices.ContainsFunc(fd.im.code.Regions, unnamed) {
 		return nil
 	}
-	slots := make(map[uint64]bool, len(imports))
-	for _, m := range imports {
-		slots[m.Slot] = true
+	names, err := fd.imports()
+	if err != nil {
+		return nil
 	}
+	stubs := make(map[uint64]bool)
 	for i := range fd.im.code.Regions {
 		r := &fd.im.code.Regions[i]
-		if r.Name != "" {
+		if !unnamed(*r) {
 			continue
 		}
 		for _, st := range fd.m.jumpStubs(r) {
-			if slots[st.slot] {
-				if stubs == nil {
-					stubs = make(map[uint64]bool)
-				}
+			if _, ok := names[st.slot]; ok {
 				stubs[st.start], stubs[st.jump] = true, true
 			}
 		}
@@ -143,10 +142,9 @@ func (fd *finder) unnamedStubs() (stubs map[uint64]bool) {
 // there are any: then what is known of all code has to be found out again.
 func (fd *finder) unlistedFunctions(f *plain.Finder) bool {
 	called, others := f.Unlisted()
-	if stubs := fd.unnamedStubs(); stubs != nil {
-		is := func(addr uint64) bool { return stubs[addr] }
-		called, others = slices.DeleteFunc(called, is), slices.DeleteFunc(others, is)
-	}
+	stubs := fd.unnamedStubs()
+	isStub := func(addr uint64) bool { return stubs[addr] }
+	called, others = slices.DeleteFunc(called, isStub), slices.DeleteFunc(others, isStub)
 	if len(called)+len(others) == 0 {
 		return false
 	}

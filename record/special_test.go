@@ -311,6 +311,21 @@ func TestWithoutTables(t *testing.T) {
 	}
 }
 
+// stripHeaders strips an image, and takes its section headers away.
+func stripHeaders(t *testing.T, strip, img string) {
+	t.Helper()
+	run(t, strip, img)
+	b, err := os.ReadFile(img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary.LittleEndian.PutUint64(b[40:], 0) // e_shoff
+	binary.LittleEndian.PutUint32(b[60:], 0) // e_shnum, e_shstrndx
+	if err := runfile.WriteFile(img, b); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestNoSectionHeaders takes the section headers away: what the loader needs is enough.
 func TestNoSectionHeaders(t *testing.T) {
 	testtool.Need(t, "gcc", "strip")
@@ -320,16 +335,7 @@ func TestNoSectionHeaders(t *testing.T) {
 		img := filepath.Join(dir, "a.out")
 		run(t, "gcc", append(strings.Fields("-O2 -w "+flags), "-o", img, filepath.Join("testdata", "src", "basic.c"))...)
 		want := find(t, img)
-		run(t, "strip", img)
-		b, err := os.ReadFile(img)
-		if err != nil {
-			t.Fatal(err)
-		}
-		binary.LittleEndian.PutUint64(b[40:], 0) // e_shoff
-		binary.LittleEndian.PutUint32(b[60:], 0) // e_shnum, e_shstrndx
-		if err := runfile.WriteFile(img, b); err != nil {
-			t.Fatal(err)
-		}
+		stripHeaders(t, "strip", img)
 		got := make(map[uint64]Site)
 		for _, s := range find(t, img) {
 			if s.Kind != KindNone {
@@ -376,16 +382,7 @@ int main(int argc, char **argv) { int n = setjmp(env); if (n < 2) leaves(n); ret
 				stubs[s.Func] = true
 			}
 		}
-		run(t, strings.TrimSuffix(cc, "gcc")+"strip", img)
-		b, err := os.ReadFile(img)
-		if err != nil {
-			t.Fatal(err)
-		}
-		binary.LittleEndian.PutUint64(b[40:], 0) // e_shoff
-		binary.LittleEndian.PutUint32(b[60:], 0) // e_shnum, e_shstrndx
-		if err := runfile.WriteFile(img, b); err != nil {
-			t.Fatal(err)
-		}
+		stripHeaders(t, strings.TrimSuffix(cc, "gcc")+"strip", img)
 		for _, s := range findWith(t, img, Options{}) {
 			if stubs[s.Func] {
 				t.Errorf("%s: the stub at %#x is taken for a function: %+v", cc, s.Func, s)
