@@ -14,7 +14,7 @@
 #define NOINLINE __attribute__((noinline, noclone))
 
 static volatile long whole, broken, total, started, cleaned;
-static volatile int over;
+static volatile int over, working;
 
 NOINLINE long leaf(long n) { return n ^ total; }
 NOINLINE long middle(long n) { long r = leaf(n) + leaf(n + 1); __asm__ volatile(""); return r; }
@@ -24,14 +24,16 @@ NOINLINE long outer(long n) { long r = middle(n) + leaf(n); __asm__ volatile("")
 extern char __start_outermost[], __stop_outermost[];
 NOINLINE __attribute__((section("outermost"))) void work(void)
 {
+	working = 1;
 	for (long i = 0; !over; i++)
 		total += outer(i);
+	working = 0;
 }
 
 static void profile(int sig)
 {
 	void *pcs[64];
-	int saved = errno, n = backtrace(pcs, 64);
+	int saved = errno, n = working ? backtrace(pcs, 64) : 0;
 	for (int i = 0; i < n; i++) {
 		if (pcs[i] >= (void *)__start_outermost && pcs[i] <= (void *)__stop_outermost) {
 			whole++;
@@ -39,7 +41,7 @@ static void profile(int sig)
 			return;
 		}
 	}
-	broken++;
+	broken += working;
 	errno = saved;
 }
 
