@@ -34,6 +34,9 @@ import (
 // unmapped: what the runtime has mapped by the runtime itself, and then the runtime, by one thread while the others run.
 // Children that are forked meanwhile do not get it.
 //
+// What leads unwinders to what was added stays until then: one can have a return address in its hands that was a thunk's. Once it is
+// gone, nobody must be in the routine that they were led to either, which calls glibc's.
+//
 // What stays, if that takes too long, is harmless: nobody comes there any more, and who is there comes out.
 
 // ErrStays: what was added to a process is still there, but nothing leads there any more.
@@ -47,6 +50,9 @@ const (
 	leavePause = time.Millisecond
 	// unwindTries is for how many a word of a stack counts that points to unwind information: some were forgotten there.
 	unwindTries = 100
+	// returnTries is for how many one counts that is a thunk's return address: those are forgotten more often, and who has one in
+	// its hands soon has not.
+	returnTries = 10
 	mostAreas   = remoteRoomSize / 16
 	// mostStacks bounds how much of the process's memory are stacks, and stackPart is what of them is looked at together. A process
 	// can say what it likes, and map far more than can be looked at.
@@ -124,6 +130,7 @@ type detaching struct {
 	empty    bool   // nobody is in what was added, and nobody comes there any more
 	restored bool   // the images are as they were
 	unread   bool   // nobody reads what was added either
+	unled    bool   // unwinders are led nowhere
 	gone     bool
 }
 
@@ -154,6 +161,8 @@ func (d *detaching) try() error {
 			_ = d.a.giveBack(d.ts, d.a.edits)
 		}
 		d.restored = true
+	case d.unread && !d.unled:
+		err, d.unled = d.a.restoreFinder(d.ts), true
 	case d.unread:
 		if err = d.shed(); err == nil {
 			err = d.ts.within(false, d.leave)
@@ -218,7 +227,10 @@ func (d *detaching) look() error {
 				if at >= t.regs.sp() && interrupted(ts.memory(), at) {
 					inside, d.why = true, fmt.Sprintf("a signal handler has interrupted thread %d in it", t.pid)
 				}
-				reading = reading || a.unwinds(v)
+				if d.tries < unwindTries && at >= t.regs.sp() && a.hooks.finder.in(v) {
+					inside, d.why = true, fmt.Sprintf("thread %d unwinds its stack", t.pid)
+				}
+				reading = reading || a.unwinds(v) || d.tries < returnTries && a.returns(v)
 			case d.isShadow(v):
 				reading = true
 			}
@@ -534,7 +546,7 @@ func (d *detaching) isShadow(v uint64) bool {
 // reports whether nothing is left that leads there.
 func (d *detaching) lead(at, v uint64) bool {
 	a := d.a
-	if !slices.ContainsFunc(a.images, func(im *image) bool { return im.returns(v) }) {
+	if !a.returns(v) {
 		return false
 	}
 	b := make([]byte, 8)
@@ -552,6 +564,11 @@ func (d *detaching) lead(at, v uint64) bool {
 func (d *detaching) leadBack(at, v uint64) bool {
 	to, ok := d.a.fromCopy(v)
 	return ok && interrupted(d.ts.memory(), at) && d.ts.memory().WriteAt(le.AppendUint64(nil, to), at) == nil
+}
+
+// returns tells whether an address is one that functions return to in a thunk.
+func (a *Attachment) returns(v uint64) bool {
+	return slices.ContainsFunc(a.images, func(im *image) bool { return im.returns(v) })
 }
 
 // returns tells whether an address is the one that functions return to in a thunk.

@@ -174,3 +174,12 @@ func (h *findHook) edit() arch.Edit {
 
 // words are its numbers in a journal.
 func (h *findHook) words() []*uint64 { return []*uint64{&h.at, &h.was, &h.to} }
+
+// is tells whether an edit is of that word.
+func (h *findHook) is(e *arch.Edit) bool { return h.at != 0 && e.Addr == h.at }
+
+// findSize is more than the routine is long.
+const findSize = 512
+
+// in tells whether an address is in the routine.
+func (h *findHook) in(v uint64) bool { return h.at != 0 && v-h.to < findSize }

@@ -339,9 +339,15 @@ func (a *Attachment) present(ms []mapping, edits []arch.Edit) []arch.Edit {
 }
 
 // restoreLate gives the images the rest of their bytes back, when nobody can come to a thunk any more: what unwinders find
-// is right before and after.
+// is right before and after. Unwinders are still led to what was added.
 func (a *Attachment) restoreLate(ts *threads, ms []mapping) error {
-	_, err := a.inStops(ts, chosen(a.present(ms, a.edits), true, isLate), nil)
+	_, err := a.inStops(ts, chosen(a.present(ms, a.edits), true, func(e *arch.Edit) bool { return isLate(e) && !a.hooks.finder.is(e) }), nil)
+	return err
+}
+
+// restoreFinder has unwinders be led there no more.
+func (a *Attachment) restoreFinder(ts *threads) error {
+	_, err := a.inStops(ts, chosen(a.edits, true, a.hooks.finder.is), nil)
 	return err
 }
 
