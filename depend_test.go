@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"record/golang":  {"elfio", "arch/amd64", "arch/arm64", "arguments", "internal/parallel", "record/moves"},
 	"record/moves":   {"arch/amd64"},
 	"record/plain":   {"elfio", "elfio/ehframe", "arch/amd64", "arch/arm64", "record/code", "record/moves", "symbol", "internal/parallel"},
-	"record/code":    {"elfio", "arch/amd64", "arch/arm64", "internal/parallel"},
+	"record/code":    {"elfio", "elfio/inject", "arch/amd64", "arch/arm64", "internal/parallel"},
 	"record/objects": {"elfio", "elfio/object", "arch/amd64", "internal/bigslice"},
 	"stub":           {"internal/format"},
 	"patch": {"elfio", "elfio/ehframe", "elfio/inject", "elfio/link", "arch", "arch/amd64", "arch/arm64",
@@ -107,7 +107,7 @@ var mayImport = map[string][]string{
 	"internal/osthread":   {},
 	"internal/safefile":   {},
 	"internal/safetext":   {},
-	"internal/sitetable":  {"elfio"},
+	"internal/sitetable":  {"elfio", "elfio/inject"},
 	"internal/syscalls":   {"internal/safetext"},
 	"internal/triggers":   {},
 

@@ -44,7 +44,7 @@ func (l *layout) unwind() error {
 	frames := p.m.frames(at, l.fronts, l.runs, l.backs)
 	l.addRows(frames)
 	own := frames.EhFrame
-	l.add(piece{name: thunkFrames, size: uint64(len(own)), align: 8, owner: nobody, ready: own})
+	first := l.add(piece{name: thunkFrames, size: uint64(len(own)), align: 8, owner: nobody, ready: own})
 	debug := frames.DebugFrame
 	r := &l.runtime
 	extra := make([]ehframe.Entry, 0, len(frames.FDEs)+r.frames.Len())
@@ -71,8 +71,10 @@ func (l *layout) unwind() error {
 		l.rx, debug = moved.EhFrame, moved.DebugFrame
 		l.made(piece{name: ".fentry.frames", addr: at, align: 8, owner: nobody})
 	}
-	if p.Options.Addition.beside() {
-		hdr, err = ehframe.NewHeader(p.file, l.align(4), 0, moved.Entries, extra)
+	// Who reads entries one after another, from where the search table says that they are, stops here.
+	l.add(piece{name: l.pieces[len(l.pieces)-1].name, size: 4, align: 4, owner: nobody, ready: make([]byte, 4)})
+	if p.Options.Addition.beside() || p.untabled() {
+		hdr, err = ehframe.NewHeader(p.file, l.align(4), first, moved.Entries, extra)
 	} else if copied != nil {
 		hdr, err = copied.header(p.file, l.align(4), moved.Entries, extra)
 	} else {

@@ -1,8 +1,10 @@
 package patch
 
 import (
+	"debug/elf"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/fentry-dev/fentry/arch"
 	"github.com/fentry-dev/fentry/elfio"
@@ -18,6 +20,7 @@ type Info struct {
 	Tracer  Tracer
 	Sites   []SiteEntry // by site id, from 1; Sites[0] is the one with id 1
 	BuildID []byte      // build-id of the original image
+	Added   uint64      // bytes of what has been added, by its sections
 }
 
 // SiteEntry is a row of the table of traced sites.
@@ -25,6 +28,10 @@ type SiteEntry struct{ Func, Addr uint64 }
 
 // Inspect reads what fentry has added to an image. It returns [ErrNotPatched] if fentry has not patched the image.
 func Inspect(f *elfio.File) (*Info, error) {
+	f, err := inject.Described(f)
+	if err != nil {
+		return nil, err
+	}
 	info, rows, err := sitetable.Read(f)
 	if errors.Is(err, sitetable.ErrNone) {
 		return nil, ErrNotPatched
@@ -34,6 +41,11 @@ func Inspect(f *elfio.File) (*Info, error) {
 	}
 	in := &Info{
 		ImageID: info.Image, Tracer: Tracer(info.Tracer), BuildID: info.BuildID, Sites: make([]SiteEntry, rows.Len()),
+	}
+	for i := range f.Sections {
+		if s := &f.Sections[i]; strings.HasPrefix(s.Name, ".fentry") && s.Type != elf.SHT_NOBITS {
+			in.Added += s.Size
+		}
 	}
 	for i := range in.Sites {
 		r := rows.At(i)
@@ -47,6 +59,9 @@ func Inspect(f *elfio.File) (*Info, error) {
 func Verify(image []byte) (*Info, error) {
 	f, err := elfio.Parse(image)
 	if err != nil {
+		return nil, err
+	}
+	if f, err = inject.Described(f); err != nil {
 		return nil, err
 	}
 	in, err := Inspect(f)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
@@ -357,12 +356,7 @@ func (c *infoCmd) program(a *app, path string) error {
 	case err == nil:
 		in.Patched, in.Image = true, trace.ImageID(pi.ImageID).String()
 		in.Tracer, in.Functions = pi.Tracer.String(), len(pi.Sites)
-		in.OrigID = fmt.Sprintf("%x", pi.BuildID)
-		for _, s := range f.Sections {
-			if strings.HasPrefix(s.Name, ".fentry") && s.Type != elf.SHT_NOBITS {
-				in.Added += s.Size
-			}
-		}
+		in.OrigID, in.Added = fmt.Sprintf("%x", pi.BuildID), pi.Added
 	case !errors.Is(err, patch.ErrNotPatched):
 		return fmt.Errorf("%s: %w", path, err)
 	}

@@ -16,7 +16,8 @@
 // writable segment. The program header table keeps its place and size; [Layout.Slot] says what gave way. strip,
 // objcopy, eu-strip, llvm-strip and patchelf keep such images intact because every added byte is in a section.
 //
-// An injected image has a section .fentry.undo. Tools that rewrite the file make it unusable, which [Undo] reports.
+// An injected image has a section .fentry.undo; one without section headers ends with the same record, by which [Described]
+// knows what was added by name. Tools that rewrite the file make it unusable, which [Undo] reports.
 //
 // # What is refused
 //

@@ -111,7 +111,7 @@ func FuzzUndoRecord(f *testing.F) {
 				at += n
 			}
 		}
-		rec := encodeUndo(orig, edits)
+		rec := encodeUndo(orig, edits, nil)
 		if last, ok := trailer(append(bytes.Clone(orig), rec...)); !ok || !bytes.Equal(last, rec) {
 			t.Fatal("the record is not found")
 		}

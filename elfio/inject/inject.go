@@ -36,7 +36,7 @@ type Injection struct {
 	// Sections get section headers. One at the address of EhFrameHdr is ignored: that table is section .eh_frame_hdr,
 	// the image's own or a new one. Parts of RX and the end of RW that they do not cover get sections
 	// .fentry.rx and .fentry.bss, because strip and objcopy drop what no section covers. An image without section
-	// headers gets none.
+	// headers gets none; see [Described].
 	Sections []Section
 	// Moved are existing sections whose contents have been copied, usually grown, to RX.
 	Moved []Moved
@@ -180,7 +180,11 @@ func (j *injector) run() error {
 	if err := j.mergeEdits(); err != nil {
 		return err
 	}
-	undo := encodeUndo(j.f.raw, j.edits)
+	var sections []byte
+	if !withSections {
+		sections = j.describe()
+	}
+	undo := encodeUndo(j.f.raw, j.edits, sections)
 	off := j.tail.align(8)
 	j.tail.put(undo)
 	if withSections {

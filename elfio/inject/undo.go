@@ -25,6 +25,7 @@ import (
 //	64  body, DEFLATE (RFC 1951): uvarint number of ranges; the uvarint gap of each since the end of the last one; of each
 //	    uvarint twice the length, and 1 if its first word leads where the last one that is kept does; then the original
 //	    bytes of all ranges, but for such words
+//	..  in an image without section headers, the sections that were added (see described.go)
 //	..  u64 bytes of the record including this field, magic "FENTRYUZ"
 //
 // A word is 4 bytes, and leads as far back as it says. Entries of an unwind table begin so: all that belong to one CIE lead
@@ -78,8 +79,9 @@ func checksum(b []byte) [sha256.Size]byte {
 	return sha256.Sum256(sums)
 }
 
-// encodeUndo makes the record for an image with edits, sorted and disjoint, which it needs the places of.
-func encodeUndo(orig []byte, edits []elfio.RawEdit) []byte {
+// encodeUndo makes the record for an image with edits, sorted and disjoint, which it needs the places of, and with
+// descriptions of sections.
+func encodeUndo(orig []byte, edits []elfio.RawEdit, sections []byte) []byte {
 	n := 0
 	for i := range edits {
 		n += len(edits[i].New)
@@ -116,7 +118,7 @@ func encodeUndo(orig []byte, edits []elfio.RawEdit) []byte {
 	if err != nil {
 		panic(err) // a constant level and a memory buffer
 	}
-	out := make([]byte, undoHeader, undoHeader+z.Len()+undoTrailer)
+	out := make([]byte, undoHeader, undoHeader+z.Len()+len(sections)+undoTrailer)
 	copy(out, undoMagic)
 	le := binary.LittleEndian
 	le.PutUint64(out[8:], uint64(len(orig)))
@@ -124,7 +126,7 @@ func encodeUndo(orig []byte, edits []elfio.RawEdit) []byte {
 	copy(out[16:], sum[:])
 	le.PutUint64(out[48:], uint64(z.Len()))
 	le.PutUint64(out[56:], uint64(len(body)+len(old)))
-	out = append(out, z.Bytes()...)
+	out = append(append(out, z.Bytes()...), sections...)
 	out = le.AppendUint64(out, uint64(len(out)+undoTrailer))
 	return append(out, undoEnd...)
 }
@@ -139,7 +141,10 @@ func trailer(b []byte) ([]byte, bool) {
 		return nil, false
 	}
 	rec := b[uint64(len(b))-n:]
-	return rec, string(rec[:8]) == undoMagic
+	if string(rec[:8]) != undoMagic {
+		return nil, false
+	}
+	return rec, true
 }
 
 // undoRecord is a decoded record.
@@ -238,19 +243,25 @@ func withWords(b []byte, spans []span, out []bool) ([]byte, bool) {
 	return old, true
 }
 
-// findUndo returns the undo record of an image.
-func (f *image) findUndo() (*undoRecord, error) {
+// undoBytes returns the undo record of an image as it is stored, and its offset; nil: there is none.
+func (f *image) undoBytes() ([]byte, uint64, error) {
 	if i := f.SectionIndex(undoSection); i >= 0 {
 		rec, err := f.SectionData(i)
-		if err != nil {
-			return nil, err
-		}
-		return decodeUndo(rec, f.Sections[i].Off, uint64(len(f.raw)))
+		return rec, f.Sections[i].Off, err
 	}
-	if rec, ok := trailer(f.raw); ok {
-		return decodeUndo(rec, uint64(len(f.raw)-len(rec)), uint64(len(f.raw)))
-	}
-	if f.injected() {
+	rec, _ := trailer(f.raw)
+	return rec, uint64(len(f.raw) - len(rec)), nil
+}
+
+// findUndo returns the undo record of an image.
+func (f *image) findUndo() (*undoRecord, error) {
+	rec, off, err := f.undoBytes()
+	switch {
+	case err != nil:
+		return nil, err
+	case rec != nil:
+		return decodeUndo(rec, off, uint64(len(f.raw)))
+	case f.injected():
 		return nil, fmt.Errorf("%w: section %s is gone", ErrUndoLost, undoSection)
 	}
 	return nil, ErrNotInjected

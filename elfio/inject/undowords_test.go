@@ -34,7 +34,7 @@ func undoCase(entries int) (orig []byte, edits []elfio.RawEdit) {
 func TestUndoRecord(t *testing.T) {
 	for _, entries := range []int{0, 1, 2, 3, 100, 1000} {
 		orig, edits := undoCase(entries)
-		rec := encodeUndo(orig, edits)
+		rec := encodeUndo(orig, edits, nil)
 		u, err := decodeUndo(rec, 0, uint64(len(orig)))
 		if err != nil {
 			t.Fatalf("%d entries: %v", entries, err)
@@ -57,11 +57,11 @@ func TestUndoRecord(t *testing.T) {
 func TestUndoRecordSize(t *testing.T) {
 	const entries = 1000
 	orig, edits := undoCase(entries)
-	words := encodeUndo(orig, edits)
+	words := encodeUndo(orig, edits, nil)
 	for i := range entries {
 		orig[(i+1)*24+1] ^= byte(i*37 + i>>3)
 	}
-	if others := encodeUndo(orig, edits); len(words)+entries > len(others) {
+	if others := encodeUndo(orig, edits, nil); len(words)+entries > len(others) {
 		t.Errorf("%d bytes with %d words that lead to the same places, %d with others", len(words), entries, len(others))
 	}
 }

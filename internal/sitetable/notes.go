@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/inject"
 )
 
 // What is captured of calls is text, which the image's readers understand and its runtime never looks at: for each site id
@@ -52,6 +53,10 @@ func ParseNotes(b []byte, sites uint32) (map[uint32]string, error) {
 
 // ReadNotes reads what an image with so many sites says of captures; nil: nothing.
 func ReadNotes(f *elfio.File, sites uint32) (map[uint32]string, error) {
+	f, err := inject.Described(f)
+	if err != nil {
+		return nil, err
+	}
 	i := f.SectionIndex(NotesSection)
 	if i < 0 {
 		return nil, nil

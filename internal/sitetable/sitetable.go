@@ -13,6 +13,7 @@ import (
 	"math"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/inject"
 )
 
 // The sections.
@@ -160,6 +161,10 @@ func ParseInfo(b []byte) (Info, error) {
 // Read reads both sections of an image. The error is [ErrNone] for one that nobody has patched. What is returned refers
 // to the image's bytes.
 func Read(f *elfio.File) (Info, Rows, error) {
+	f, err := inject.Described(f)
+	if err != nil {
+		return Info{}, Rows{}, err
+	}
 	i := f.SectionIndex(InfoSection)
 	if i < 0 {
 		return Info{}, Rows{}, ErrNone

@@ -8,13 +8,14 @@ import (
 	"sort"
 
 	"github.com/fentry-dev/fentry/elfio"
+	"github.com/fentry-dev/fentry/elfio/inject"
 )
 
 // Region is a contiguous range of executable code with its bytes in the file.
 type Region struct {
 	Addr uint64
 	Data []byte // sub-slice of the image, read-only
-	Name string // section name, "" if the image has no section headers
+	Name string // section name; in an image without section headers that of what fentry has added there, else ""
 	// Exact is false if the region is a whole segment, which can hold headers and tables besides code.
 	Exact bool
 }
@@ -56,6 +57,10 @@ func New(f *elfio.File) (*Text, error) {
 		t.Regions = append(t.Regions, Region{Addr: s.Addr, Data: b, Name: s.Name, Exact: true})
 	}
 	if len(t.Regions) == 0 {
+		patched, err := inject.Described(f)
+		if err != nil {
+			return nil, err
+		}
 		for _, p := range f.Progs {
 			if p.Type != elf.PT_LOAD || p.Flags&elf.PF_X == 0 || p.Filesz == 0 || p.Filesz > uint64(len(f.Raw())) {
 				continue
@@ -64,7 +69,7 @@ func New(f *elfio.File) (*Text, error) {
 			if err != nil {
 				return nil, err
 			}
-			t.Regions = append(t.Regions, Region{Addr: p.Vaddr, Data: b})
+			t.Regions = append(t.Regions, Region{Addr: p.Vaddr, Data: b, Name: addedTo(patched, p)})
 		}
 	}
 	slices.SortStableFunc(t.Regions, func(a, b Region) int { return cmp.Compare(a.Addr, b.Addr) })
@@ -81,6 +86,16 @@ func New(f *elfio.File) (*Text, error) {
 			len(f.Raw()))
 	}
 	return t, nil
+}
+
+// addedTo is the name of code that has been added to an image without section headers as a segment, "" for another one.
+func addedTo(patched *elfio.File, p elfio.Prog) string {
+	for _, s := range patched.Sections {
+		if s.Flags&elf.SHF_EXECINSTR != 0 && s.Addr-p.Vaddr < p.Filesz {
+			return s.Name
+		}
+	}
+	return ""
 }
 
 // checkSegments refuses images that load two things at one address: nothing is certain about their code.
