@@ -349,7 +349,16 @@ func TestAttachExecutes(t *testing.T) {
 		}
 		a.ask(t, "es")
 	}
-	rec := recordOne(t, pid, fentry.Options{NoInherit: true})
+	// The C library's functions that execute programs are recorded themselves.
+	rec := recordOne(t, pid, fentry.Options{Libraries: []string{"libc.so*"}})
+	a.ask(t, "eses")
+	if _, calls := rec.end(t); calls["called"] != 4*10 || calls["__GI___execve"]+calls["execve"] == 0 {
+		t.Errorf("%v", calls)
+	}
+	if maps, fds, _ := state(t, pid); maps != before || fds != files {
+		t.Fatalf("it has changed: %d descriptors, %d before\n%s\n%s", fds, files, before, maps)
+	}
+	rec = recordOne(t, pid, fentry.Options{NoInherit: true})
 	a.ask(t, "es")
 	if _, calls := rec.end(t); calls["called"] != 0 {
 		t.Errorf("%v", calls)

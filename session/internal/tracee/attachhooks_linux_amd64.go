@@ -63,7 +63,7 @@ func (a *Attachment) hook(ts *threads, t *Target) error {
 		want(&a.NoLoader, func() (*hookPage, error) { return ts.loaderHook(a, home.bias+home.m.Running.Loaded) })
 	}
 	if t.Execs != nil {
-		want(&a.NoExec, func() (*hookPage, error) { return ts.execHook(ms, t.Execs, home.bias+home.m.Running.Exec) })
+		want(&a.NoExec, func() (*hookPage, error) { return ts.execHook(ms, a.added(), t.Execs, home.bias+home.m.Running.Exec) })
 	}
 	pages, err := a.mapHooks(ts, wanted)
 	if err != nil || len(pages) == 0 {
@@ -76,7 +76,8 @@ func (a *Attachment) hook(ts *threads, t *Target) error {
 		code[p.at], edits = b, append(edits, jumps...)
 	}
 	slices.SortFunc(edits, byAddress)
-	if err := home.noteHooks(ts.memory(), a.hooks.mapped, edits); err != nil {
+	// What changes in the code that was added goes with it.
+	if err := home.noteHooks(ts.memory(), a.hooks.mapped, a.own(edits)); err != nil {
 		return err
 	}
 	for at, b := range code {
@@ -89,7 +90,7 @@ func (a *Attachment) hook(ts *threads, t *Target) error {
 	}
 	b := &Attachment{images: a.images}
 	err = b.writeSites(ts, edits)
-	a.hooks.edits = append(a.hooks.edits, b.edits...)
+	a.hooks.edits = append(a.hooks.edits, a.own(b.edits)...)
 	slices.SortFunc(a.hooks.edits, byAddress)
 	for i := range b.Busy {
 		if e := &b.Busy[i]; e.Reason == loaderReason {
@@ -99,6 +100,26 @@ func (a *Attachment) hook(ts *threads, t *Target) error {
 		}
 	}
 	return err
+}
+
+// own are those of edits that are in the process's own code.
+func (a *Attachment) own(edits []arch.Edit) (own []arch.Edit) {
+	for _, e := range edits {
+		if !slices.ContainsFunc(a.images, func(im *image) bool { lo, hi := im.code(); return lo <= e.Addr && e.Addr < hi }) {
+			own = append(own, e)
+		}
+	}
+	return own
+}
+
+// added is the code that was added to the C library: where that executes programs can have moved there.
+func (a *Attachment) added() (code []mapping) {
+	for _, im := range a.images {
+		if lo, hi := im.code(); im.library != nil && isLibc(im.library.Path) {
+			code = append(code, mapping{lo: lo, hi: hi, perms: "r-xp"})
+		}
+	}
+	return code
 }
 
 // mapHooks maps pages, and returns those for which there is room. Other threads, which map memory themselves, are stopped only
@@ -251,9 +272,9 @@ func (ts *threads) debug() (uint64, error) {
 	return 0, ErrNoLoader
 }
 
-// execHook is the page for programs that the process executes.
-func (ts *threads) execHook(ms []mapping, h *ExecHooks, routine uint64) (*hookPage, error) {
-	q := &process{Process: *ts.memory(), maps: ms, code: codeOf(ms, auxValue(ts.aux, atEntry))}
+// execHook is the page for programs that the process executes. There is other code than what is mapped as that by which it does so.
+func (ts *threads) execHook(ms, others []mapping, h *ExecHooks, routine uint64) (*hookPage, error) {
+	q := &process{Process: *ts.memory(), maps: ms, code: append(codeOf(ms, auxValue(ts.aux, atEntry)), others...)}
 	sites, err := h.sites(q)
 	if err != nil {
 		return nil, err
