@@ -3,6 +3,7 @@ package patch
 import (
 	"bytes"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -70,6 +71,7 @@ type places interface {
 	sites() (ids []uint32, at []uint64)
 	preempts(addr uint64) bool
 	goes(addr uint64) bool
+	running() (*Running, error)
 }
 
 // HasPlaces reports whether it is known where things are in the image: [Memory.Sites], [Memory.InCopy] and the like. It is not of
@@ -83,6 +85,23 @@ func (m *Memory) InCopy(addr uint64) (uint64, bool) {
 		return 0, false
 	}
 	return m.places.inCopy(addr)
+}
+
+// Removable returns the plan of a program that was started with it, with what it takes to take it out again.
+func (m *Memory) Removable() (*Memory, error) {
+	if m.Running != nil {
+		return m, nil
+	}
+	if m.places == nil {
+		return nil, errors.New("it is not known where things are in it")
+	}
+	running, err := m.places.running()
+	if err != nil {
+		return nil, err
+	}
+	with := *m
+	with.Running = running
+	return &with, nil
 }
 
 // Preempts reports whether a thread that is at an address of the image has a goroutine go on, where it was stopped, that has not
@@ -233,7 +252,7 @@ func (l *layout) mappedHeader() {
 		}
 		set := func(at uint64, field []byte) {
 			l.tables = append(l.tables, arch.Edit{
-				Addr: pr.Vaddr + at, Old: bytes.Clone(raw[at:][:len(field)]), New: field, Reason: "headers",
+				Addr: pr.Vaddr + at, Old: bytes.Clone(raw[at:][:len(field)]), New: field, Reason: ReasonHeaders,
 			})
 		}
 		set(phoff, le.AppendUint64(nil, l.phdrAddr-pr.Vaddr))

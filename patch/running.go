@@ -49,6 +49,8 @@ const (
 // ErrRunning is wrapped by errors about images that can be traced from their start, but not once they run.
 var ErrRunning = errors.New("cannot be traced while it runs")
 
+var errGoStacks = errors.New("a Go program, whose stacks move")
+
 // Code is changed while threads are stopped that go on at once if the recorder is killed, and the kernel writes page by
 // page. So a jump must not begin in one page and end in another; what is behind it need not be written.
 const pageSize = 4096
@@ -78,7 +80,7 @@ func (l *layout) leaveUnwritable() error {
 		return fmt.Errorf("%w: not on this machine", ErrRunning)
 	}
 	if l.p.golang != nil {
-		return fmt.Errorf("%w: a Go program, whose stacks move", ErrRunning)
+		return fmt.Errorf("%w: %w", ErrRunning, errGoStacks)
 	}
 	for i := range l.p.Functions {
 		switch fn := &l.p.Functions[i]; {
@@ -227,6 +229,9 @@ func (l *layout) running() (*Running, error) {
 	m, ok := l.p.m.(caller)
 	if !ok {
 		return nil, fmt.Errorf("%w: not on this machine", ErrRunning)
+	}
+	if l.p.golang != nil {
+		return nil, errGoStacks
 	}
 	r := &Running{Image: l.p.ImageID, Switches: l.switches, Traced: l.traced, Waits: l.waits(),
 		Known: l.p.Options.Unwinders == UnwindersKnow}

@@ -305,6 +305,9 @@ func (s *segment) ReadAt(p []byte, addr uint64) error {
 	return err
 }
 
+// ReasonHeaders is the Reason of edits of the ELF header.
+const ReasonHeaders = "headers"
+
 // ReasonUnwind is the Reason of edits of unwind tables.
 const ReasonUnwind = "unwind"
 

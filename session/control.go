@@ -288,7 +288,7 @@ func (s *session) listen(c net.Conn, on bool) {
 	}
 }
 
-// waitForEnd has somebody told when the processes have been detached from. It returns false if there is no room for that.
+// waitForEnd has somebody told when the tracer has been taken out of the processes. It returns false if there is no room for that.
 func (s *session) waitForEnd(c *net.UnixConn) bool {
 	s.control.mu.Lock()
 	defer s.control.mu.Unlock()
@@ -367,9 +367,6 @@ func (s *session) obey(line string) (answer string, err *ControlError) {
 	switch c := &cs[0]; c.name.text {
 	case "detach":
 		if len(c.values) > 0 {
-			if s.attached == nil {
-				return "", &ControlError{c.values[0].at, "a program that was started with the tracer keeps it"}
-			}
 			answer = unload
 		}
 		s.control.once.Do(func() { close(s.control.detach) })

@@ -3,14 +3,15 @@
 package session
 
 import (
-	"fmt"
 	"io"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/session/internal/clock"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
 	"github.com/fentry-dev/fentry/session/internal/tracedir"
 	"github.com/fentry-dev/fentry/session/internal/tracee"
 	"github.com/fentry-dev/fentry/trace"
@@ -22,8 +23,8 @@ const shutPatience = 20 * time.Millisecond
 // giveBackTime bounds how long the recorder takes for programs that live on.
 const giveBackTime = 3 * time.Second
 
-// giveBack has programs that live on, and keep the tracer, run their own code: those that were started, and what these and processes that
-// were attached to have executed. Their libraries stay as they were loaded.
+// giveBack takes the tracer out of programs that live on: those that were started, and what these and processes that were attached to
+// have executed. Where that cannot be done they keep it, and run their own code. Their libraries stay as they were loaded.
 func (s *session) giveBack() {
 	s.setting.mu.Lock()
 	defer s.setting.mu.Unlock()
@@ -39,6 +40,13 @@ func (s *session) giveBack() {
 		if a == nil {
 			continue
 		}
+		held, err := a.Withdraw(p.Pid)
+		s.res.Held = max(s.res.Held, held)
+		if err == nil || s.gone(p, err) {
+			continue
+		}
+		s.stays(p.Pid, err)
+		s.logf("process %d: %v", p.Pid, err)
 		if err := a.Rest(p.Pid); err != nil && !s.gone(p, err) {
 			s.logf("process %d goes on with the tracer's jumps: %v", p.Pid, err)
 		}
@@ -50,7 +58,11 @@ func (s *session) executedIn(pid int) *tracee.Attachment {
 	if s.follow == nil || s.follow.o.Whole == nil {
 		return nil
 	}
-	exe, err := safefile.Open(fmt.Sprintf("/proc/%d/exe", pid))
+	var exe *os.File
+	err := procfs.InLive(pid, func(dir string) (err error) {
+		exe, err = safefile.Open(dir + "/exe")
+		return err
+	})
 	if err != nil {
 		return nil
 	}

@@ -300,11 +300,11 @@ func (s *session) record(ctx context.Context, st launch.Started, began time.Time
 	s.stopFlight()
 	s.closeControl() // nobody switches what is being taken out
 	s.interruptible(s.detach)
-	s.tellEnd()
 	s.interruptible(s.follow.wait)
 
 	s.rest()
 	s.finish()
+	s.tellEnd()
 	s.endFlight()
 	index.end()
 	if s.processes != nil {

@@ -230,7 +230,7 @@ type Result struct {
 	Duration time.Duration // from the program's start to its end
 	Setup    time.Duration // time the exec stop took, or for which a process was stopped to attach to it
 	Held     time.Duration // the longest time for which a process was stopped to detach from it
-	Stays    []string      // processes that were attached to, or were to be, and have something of the tracer still, and why
+	Stays    []string      // processes that go on, or were to be attached to, and have something of the tracer still, and why
 	// Overhead is an estimate of the processor time that tracing cost the program: the events made, times what reading
 	// the clock takes on this machine and what else is done for an event. 0 if it cannot be told, as for profiles.
 	Overhead time.Duration

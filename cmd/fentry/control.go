@@ -96,11 +96,12 @@ func newDetachCmd(a *app) *cobra.Command {
 		Long: `detach ends the recording of a process, as ^C does where it was started, and
 returns when the recorder has been told. A process that was attached to (record -p) is put
 back to what it was, and goes on. The tracer's code is taken out of it, too, once nobody
-can come there any more; where a thread stays in it, so does the code, switched off. With
---unload, detach waits for that, and fails with the reason if the code stays. A program that
-record has started keeps the tracer, and so does one that a process which was attached to has
-executed: they run their own code from then on. If the recorder was killed, detach takes the
-tracer out itself, of a process that was attached to.`,
+can come there any more; where a thread stays in it, so does the code, switched off. A program
+that record has started is left in the same way, and so is one that a process which was
+attached to has executed, but for memory that they were given when they began. They keep the
+tracer, switched off, where libraries are traced, too. With --unload, detach waits for all
+that, and fails with the reason if the tracer stays. If the recorder was killed, detach takes
+the tracer out itself, of a process that was attached to.`,
 		Example: `  fentry detach 1234
   fentry detach --unload 1234`,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -45,6 +45,7 @@ type Attachment struct {
 
 	edits  []arch.Edit // those that were written, of all images, sorted
 	mapped []area
+	stays  []area // what was added to a program when that began (withdraw_linux_amd64.go)
 
 	started bool // the runtime, perhaps
 }

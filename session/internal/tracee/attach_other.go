@@ -114,6 +114,9 @@ func (a *Attachment) Settle(int, int) (Settled, error) { return Settled{}, errNo
 // Rest has a process run its own code.
 func (a *Attachment) Rest(int) error { return errNoAttach }
 
+// Withdraw takes out of a process what Injected has found in it.
+func (a *Attachment) Withdraw(int) (time.Duration, error) { return 0, errNoAttach }
+
 // whileStopped does something. Nobody is stopped for it.
 func (r *Runtime) whileStopped(do func() error) error { return do() }
 

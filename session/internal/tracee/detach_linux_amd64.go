@@ -85,11 +85,16 @@ func (a *Attachment) detach(pid int) (time.Duration, error) {
 	if a = a.view(pid, ms); a == nil {
 		return 0, ErrOther
 	}
+	return a.leaveBy(ts, ms)
+}
+
+// leaveBy takes what a view has out of its process.
+func (a *Attachment) leaveBy(ts *threads, ms []mapping) (time.Duration, error) {
 	if err := a.restoreSites(ts); err != nil {
 		return ts.longest, err
 	}
 	d := &detaching{a: a, ts: ts, ms: ms}
-	err = ts.within(true, d.prepare)
+	err := ts.within(true, d.prepare)
 	for err == nil && !d.gone && d.tries < leaveTries {
 		if d.tries > 0 {
 			time.Sleep(leavePause)
@@ -146,7 +151,7 @@ func (d *detaching) prepare() error {
 			}
 		}
 		err = d.findAreas(r)
-		d.added, d.stacks = newSpans(d.a.mapped), newSpans(d.areas)
+		d.added, d.stacks = newSpans(slices.Concat(d.a.mapped, d.a.stays)), newSpans(d.areas)
 		return err
 	})
 }
@@ -244,6 +249,7 @@ func (d *detaching) look() error {
 	d.unread = d.empty && d.restored && (!reading || d.tries >= unwindTries)
 	if d.unread {
 		ts.forgetBlocks()
+		ts.forgetNone(a.stays)
 	}
 	return nil
 }
@@ -412,8 +418,10 @@ func (d *detaching) shadowed(s area) (parts []area) {
 }
 
 // inside tells whether an address is in what was added.
-func (a *Attachment) inside(v uint64) bool {
-	return slices.ContainsFunc(a.mapped, func(m area) bool { return v-m.at < m.size })
+func (a *Attachment) inside(v uint64) bool { return within(a.mapped, v) || within(a.stays, v) }
+
+func within(areas []area, v uint64) bool {
+	return slices.ContainsFunc(areas, func(m area) bool { return v-m.at < m.size })
 }
 
 // occupied tells whether a thread is inside of what was added, or on the way there.
@@ -553,7 +561,8 @@ func (d *detaching) lead(at, v uint64) bool {
 	if interrupted(d.ts.memory(), at) || d.ts.memory().ReadAt(b, at^a.images[0].m.Running.Shadow) != nil {
 		return false
 	}
-	if to := le.Uint64(b); to == 0 || a.inside(to) {
+	// A call that has moved returns to what stays.
+	if to := le.Uint64(b); to == 0 || a.returns(to) || within(a.mapped, to) {
 		return false
 	}
 	return d.ts.memory().WriteAt(b, at) == nil
