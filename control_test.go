@@ -639,25 +639,30 @@ func TestControlUnload(t *testing.T) {
 		maps, _, _ := state(t, c.pid)
 		return hasTracer(maps)
 	}
-	c := startControlled(t, true, fentry.Options{}, "-fpatchable-function-entry=5")
-	c.do("thread 1000")
-	if !tracer(c) {
-		t.Error("the tracer is not where it is looked for")
+	for name, attached := range map[string]bool{"started": false, "attached": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startControlled(t, attached, fentry.Options{}, "-fpatchable-function-entry=5")
+			c.do("thread 1000")
+			if !tracer(c) {
+				t.Error("the tracer is not where it is looked for")
+			}
+			if answer := c.control("detach unload"); answer != "" || tracer(c) {
+				t.Errorf("%q, and the tracer is still there: %v", answer, tracer(c))
+			}
+			c.do("work 1000")
+			if got := c.calls()["outer"]; got != 1000 {
+				t.Errorf("%d calls, want 1000", got)
+			}
+		})
 	}
-	if answer := c.control("detach unload"); answer != "" || tracer(c) {
-		t.Errorf("%q, and the tracer is still there: %v", answer, tracer(c))
-	}
-	c.do("work 1000")
-	c.calls()
-
-	c = startControlled(t, false, fentry.Options{}, "-fpatchable-function-entry=5")
+	c := startControlled(t, false, fentry.Options{Libraries: []string{"libc.so*"}}, "-fpatchable-function-entry=5")
 	var wrong *session.ControlError
-	if _, err := c.ask("detach unload"); !errors.As(err, &wrong) || wrong.Column != 8 || !strings.Contains(wrong.Why, "started") {
+	if _, err := c.ask("detach unload"); !errors.As(err, &wrong) || !strings.Contains(wrong.Why, "libraries are traced") || !tracer(c) {
 		t.Errorf("%v", err)
 	}
 	c.do("work 1000")
-	if got := c.calls()["outer"]; got != 1000 {
-		t.Errorf("%d calls, want 1000: nobody has ended it", got)
+	if res := <-c.ended; res == nil || len(res.Stays) != 1 {
+		t.Errorf("%+v", res)
 	}
 }
 
