@@ -294,7 +294,9 @@ func (h *ExecHooks) sites(p *process) (sites []execSite, err error) {
 		}
 	}
 	slices.SortFunc(sites, func(a, b execSite) int { return cmp.Compare(a.at, b.at) })
-	if len(sites) == 0 {
+	// A static program need not execute any.
+	executes := func(s execSite) bool { return s.nr == unix.SYS_EXECVE }
+	if len(sites) == 0 || isLibc(p.code[0].path) && !slices.ContainsFunc(sites, executes) {
 		return nil, errors.New("where it executes programs is not known")
 	}
 	return sites, nil
