@@ -295,6 +295,33 @@ func TestAttachOthers(t *testing.T) {
 	}
 }
 
+// A process that another one shares its memory with, which is not stopped with its threads, is left alone.
+func TestAttachSharedMemory(t *testing.T) {
+	r := start(t, testtool.Compile(t, "shared", `
+#define _GNU_SOURCE
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static char stack[1 << 16];
+static int helper(void *stop) { while (!*(volatile int *)stop) usleep(1000); return 0; }
+int main(void)
+{
+	static int stop;
+	char c;
+	if (clone(helper, stack + sizeof stack, CLONE_VM | SIGCHLD, &stop) < 0)
+		return 1;
+	prctl(PR_SET_NAME, "ready");
+	read(0, &c, 1);
+	stop = 1;
+	wait(0);
+	return 7;
+}`))
+	refusedFor(t, r.cmd.Process.Pid, "shares its memory, and is no thread of it")
+	r.end(t, 7, "")
+}
+
 // What is left alone is so undisturbed, with a reason; options that cannot be had are refused.
 func TestAttachRefused(t *testing.T) {
 	r := start(t, buildAttached(t), "one")

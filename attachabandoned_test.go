@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -163,6 +164,48 @@ func firstOf(maps, file string) string {
 		}
 	}
 	return ""
+}
+
+// So is a program that has its own code for executing others, of which a part has moved; and what it executes is recorded.
+func TestAttachAbandonedStatic(t *testing.T) {
+	program := buildFile(t, "testdata/runs.c", "-static")
+	executed := testtool.Compile(t, "executed", "__attribute__((noinline)) int called(void) { return 0; } int main(void) { return called(); }")
+	recorder := buildRecorder(t)
+	c := startTold(t, exec.Command(program))
+	t.Cleanup(func() { c.in.Close() })
+	if _, err := fmt.Sscan(c.line(), &c.pid); err != nil {
+		t.Fatal(err)
+	}
+	before, files, _ := state(t, c.pid)
+	dir := filepath.Join(t.TempDir(), "fentry.data")
+	r := exec.Command(recorder, "record", "-q", "--overhead", "no", "-p", fmt.Sprint(c.pid), "-o", dir)
+	r.Stderr = os.Stderr
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Process.Kill(); r.Wait() })
+	c.control("status")
+	runs := func() {
+		t.Helper()
+		if fmt.Fprintln(c.in, executed); c.line() != "0" {
+			t.Error("what it executes has failed")
+		}
+	}
+	runs()
+	for deadline := time.Now().Add(time.Minute); callsIn(t, dir)["called"] != 1; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("what it executes is not recorded")
+		}
+	}
+	r.Process.Kill()
+	r.Wait()
+	if err := session.Release(c.pid); err != nil {
+		t.Error(err)
+	}
+	if maps, fds, _ := state(t, c.pid); ofFiles(maps) != ofFiles(before) || fds != files || hasTracer(maps) || tracersMemory(maps) {
+		t.Errorf("%d descriptors, %d before\n%s\n%s", fds, files, before, maps)
+	}
+	runs()
 }
 
 // A program that was started by a recorder which was killed keeps its tracer, and that is said.

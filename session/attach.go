@@ -54,6 +54,7 @@ func Release(pid int) error {
 	if _, err := tracee.Release(pid); err != nil {
 		return err
 	}
+	forsakenControl(pid)
 	for shares {
 		var err error
 		left := buffer.Mappers(0)

@@ -104,6 +104,16 @@ func clearControl(dir string) {
 	}
 }
 
+// forsakenControl removes the socket at which a recorder of a process has listened that was killed.
+func forsakenControl(pid int) {
+	for _, dir := range controlDirs(os.Geteuid()) {
+		name := controlName(dir, pid)
+		if ownDir(dir, os.Geteuid()) && errors.Is(nobodyAt(name), unix.ECONNREFUSED) {
+			_ = os.Remove(name)
+		}
+	}
+}
+
 // listenControl listens for commands about a process.
 func listenControl(pid int) (l *net.UnixListener, err error) {
 	err = errors.New("there is no directory for its socket")

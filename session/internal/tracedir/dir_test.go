@@ -81,6 +81,16 @@ func TestRotate(t *testing.T) {
 			after: []string{"d/events=", "d.old/events=d/events"},
 			undo:  []string{"d/events=d/events", "d.old/events=d.old/events", "d.old/" + sym + "=d.old/" + sym},
 		},
+		{
+			name: "what a killed recorder left", before: []string{"d/events", "d.old/events", ".d.dropped/events", ".d.dropped/info.json"},
+			after: []string{"d/events=", "d.old/events=d/events"},
+			undo:  []string{"d/events=d/events", "d.old/events=d.old/events"},
+		},
+		{
+			name: "somebody's directory of that name", before: []string{"d/events", "d.old/events", ".d.dropped/thesis.tex"},
+			after: []string{".d.dropped/thesis.tex=.d.dropped/thesis.tex", "d/events=", "d.old/events=d/events"},
+			undo:  []string{".d.dropped/thesis.tex=.d.dropped/thesis.tex", "d/events=d/events", "d.old/events=d.old/events"},
+		},
 		{name: "a file", before: []string{"d"}, err: "d: exists and is not a trace directory"},
 		{name: "somebody's directory", before: []string{"d/events", "d/thesis.tex"}, err: "d: exists and holds thesis.tex, which is not part of a trace"},
 		{name: "somebody's old directory", before: []string{"d/events", "d.old/thesis.tex"}, err: "d.old: exists and holds thesis.tex"},

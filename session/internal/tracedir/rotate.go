@@ -43,9 +43,7 @@ func (d *Dir) rotate(had bool) error {
 		if beingWritten(old) {
 			return &errRecording{old.Name()}
 		}
-		d.dropped = fmt.Sprintf("%s.old.%d", d.base, os.Getpid())
-		if err := d.parent.Rename(d.base+".old", d.dropped); err != nil {
-			d.dropped = ""
+		if err := d.drop(); err != nil {
 			return err
 		}
 	}
@@ -55,6 +53,19 @@ func (d *Dir) rotate(had bool) error {
 	}
 	d.moved = true
 	return nil
+}
+
+// drop gives the older trace the name by which it is removed when all goes well. It is always the same one, which nobody gives a
+// trace, so what a recorder has left there that was killed goes, too; if something else is there, it is another one.
+func (d *Dir) drop() (err error) {
+	for _, to := range []string{"." + d.base + ".dropped", fmt.Sprintf("%s.old.%d", d.base, os.Getpid())} {
+		d.removeTrace(to)
+		if err = d.parent.Rename(d.base+".old", to); err == nil {
+			d.dropped = to
+			return nil
+		}
+	}
+	return err
 }
 
 // take uses an empty directory that belongs to this user. Others who can write in it (a group, with the umask of

@@ -175,7 +175,7 @@ var errHookBusy = errors.New("a thread is at the instructions to be changed all 
 // loaderHook is the page for the dynamic loader, which leads to a routine.
 func (ts *threads) loaderHook(a *Attachment, routine uint64) (*hookPage, error) {
 	var err error
-	if a.hooks.debug, err = ts.debug(); err != nil {
+	if a.hooks.debug, err = ts.debug(a.images[0].bias); err != nil {
 		return nil, err
 	}
 	word := make([]byte, 8)
@@ -229,15 +229,14 @@ func returnsAndPads(code []byte) bool {
 
 // Of an ELF image, and of what a dynamic loader tells debuggers (<link.h>).
 const (
-	ptPhdr     = 6
 	ptDynamic  = 2
 	dtDebug    = 21
 	debugBreak = 16 // of struct r_debug: r_brk
 	debugState = 24 // r_state, 0: RT_CONSISTENT
 )
 
-// debug returns the address of what the dynamic loader tells debuggers.
-func (ts *threads) debug() (uint64, error) {
+// debug returns the address of what the dynamic loader tells debuggers, of a program that is so far from its link-time addresses.
+func (ts *threads) debug(bias uint64) (uint64, error) {
 	mem := ts.memory()
 	phdr, n := auxValue(ts.aux, atPhdr), auxValue(ts.aux, atPhnum)
 	const mostHeaders = 1 << 10
@@ -248,12 +247,9 @@ func (ts *threads) debug() (uint64, error) {
 	if err := mem.ReadAt(b, phdr); err != nil {
 		return 0, err
 	}
-	bias, dynamic, size := uint64(0), uint64(0), uint64(0)
+	dynamic, size := uint64(0), uint64(0)
 	for ; len(b) > 0; b = b[Phentsize:] {
-		switch le.Uint32(b) {
-		case ptPhdr:
-			bias = phdr - le.Uint64(b[16:])
-		case ptDynamic:
+		if le.Uint32(b) == ptDynamic {
 			dynamic, size = le.Uint64(b[16:]), le.Uint64(b[40:])
 		}
 	}

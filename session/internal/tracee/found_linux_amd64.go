@@ -239,8 +239,8 @@ func (f *finder) hooks(a *Attachment, j *journal) error {
 	if err := f.findHook(a, j); err != nil {
 		return err
 	}
-	if word(0) == 0 {
-		return nil // none are noted yet
+	if word(2) == 0 {
+		return nil // none are noted yet: sums are not 0
 	}
 	if word(1) > journalHeader-jHooksList {
 		return j.wrong("hooks")

@@ -153,6 +153,9 @@ func CheckAttach(pid int) error {
 	if err := stillTraced(dir); err != nil {
 		return err
 	}
+	if other := sharer(pid); other != 0 {
+		return fmt.Errorf("process %d shares its memory, and is no thread of it (clone(2), CLONE_VM)", other)
+	}
 	if statusField(procfs.Dir(pid), "Seccomp") == "1" {
 		return errors.New("it may make no system calls but read and write (seccomp's strict mode)")
 	}
@@ -161,4 +164,43 @@ func CheckAttach(pid int) error {
 		return seizeError(pid, pid, syscall.EPERM)
 	}
 	return err
+}
+
+// sharePatience is for how long a process may share its parent's memory: until it executes a program (vfork, posix_spawn).
+const sharePatience = 50 * time.Millisecond
+
+// sharer returns which of a process's parent and children has the same memory, and runs beside it; 0: none, or it is not known. It
+// would run code while that is changed, as it is not stopped with the process's threads. One for which a thread waits does not
+// (vfork).
+func sharer(pid int) int {
+	for deadline := time.Now().Add(sharePatience); ; time.Sleep(sharePatience / 10) {
+		other := besides(pid)
+		if other == 0 || time.Now().After(deadline) {
+			return other
+		}
+	}
+}
+
+func besides(pid int) int {
+	var near []int
+	if s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
+		near = append(near, s.Parent)
+	}
+	for _, other := range append(near, children(pid)...) {
+		const vm = 1 // KCMP_VM
+		same, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(pid), uintptr(other), vm, 0, 0, 0)
+		if errno == 0 && same == 0 && !waitsUninterruptible(pid) && !waitsUninterruptible(other) {
+			return other
+		}
+	}
+	return 0
+}
+
+// waitsUninterruptible tells whether a thread of a process is in a wait that no signal ends.
+func waitsUninterruptible(pid int) bool {
+	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	return slices.ContainsFunc(tasks, func(t os.DirEntry) bool {
+		tid, err := strconv.Atoi(t.Name())
+		return err == nil && uninterruptible(pid, tid)
+	})
 }
