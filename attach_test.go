@@ -322,6 +322,59 @@ int main(void)
 	r.end(t, 7, "")
 }
 
+// Functions that a program has changed itself are left alone, and named.
+func TestAttachChanged(t *testing.T) {
+	r := start(t, testtool.Compile(t, "changed", `
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+__attribute__((noinline, noclone)) int value(void)
+{
+	int r;
+	__asm__ volatile("movl $1, %0" : "=a"(r));
+	return r;
+}
+__attribute__((noinline, noclone)) int twice(int n)
+{
+	__asm__ volatile("" : "+r"(n));
+	return 2 * n;
+}
+int main(void)
+{
+	struct pollfd in = { 0, POLLIN, 0 };
+	static int (*volatile where)(void) = value;
+	unsigned char *code = (unsigned char *)where;
+	int right = 1;
+	if (mprotect((void *)((long)code & -4096), 8192, PROT_READ | PROT_WRITE | PROT_EXEC))
+		return 1;
+	for (int i = 0; i < 16; i++)
+		if (code[i] == 0xb8) {
+			code[i + 1] = 21; /* of mov $1, %eax */
+			break;
+		}
+	mprotect((void *)((long)code & -4096), 8192, PROT_READ | PROT_EXEC);
+	prctl(PR_SET_NAME, "ready");
+	while (!poll(&in, 1, 0))
+		right &= twice(value()) == 42;
+	return right ? 7 : 1;
+}`, "-O2"))
+	before, files, _ := state(t, r.cmd.Process.Pid)
+	for range 2 {
+		var said strings.Builder
+		rec := recordOne(t, r.cmd.Process.Pid, fentry.Options{Logf: func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) }})
+		for deadline := time.Now().Add(time.Minute); callsIn(t, rec.dir)["twice"] == 0 && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+		if _, calls := rec.end(t); calls["twice"] == 0 || calls["value"] != 0 || !strings.Contains(said.String(), "the program has changed it itself: value\n") {
+			t.Errorf("%v: %s", calls, &said)
+		}
+		if maps, fds, _ := state(t, r.cmd.Process.Pid); maps != before || fds != files {
+			t.Errorf("it has changed: %d descriptors, %d before\n%s\n%s", fds, files, before, maps)
+		}
+	}
+	r.end(t, 7, "")
+}
+
 // What is left alone is so undisturbed, with a reason; options that cannot be had are refused.
 func TestAttachRefused(t *testing.T) {
 	r := start(t, buildAttached(t), "one")

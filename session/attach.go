@@ -178,7 +178,10 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 		return nil, err
 	}
 	if len(p.at.Busy) > 0 {
-		s.logf("process %d: %s", pid, busy(p.at.Busy))
+		s.logf("process %d: %s", pid, left(p.at.Busy, "a thread was in the middle of it", "threads were in the middle of them"))
+	}
+	if len(p.at.Changed) > 0 {
+		s.logf("process %d: %s", pid, left(p.at.Changed, "the program has changed it itself", "the program has changed them itself"))
 	}
 	if err := p.at.NoLoader; err != nil {
 		s.logf("process %d: libraries that it loads later are not recorded: %v", pid, err)
@@ -189,13 +192,12 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 	return p, nil
 }
 
-// busy says which places were left as they are.
-func busy(edits []arch.Edit) string {
+// left says which places were left as they are, and why.
+func left(edits []arch.Edit, one, several string) string {
 	if len(edits) == 1 {
-		return "1 place was left as it is, and calls there are not recorded: a thread was in the middle of it: " + places(edits)
+		return "1 place was left as it is, and calls there are not recorded: " + one + ": " + places(edits)
 	}
-	return fmt.Sprintf("%d places were left as they are, and calls there are not recorded: threads were in the middle of them: %s",
-		len(edits), places(edits))
+	return fmt.Sprintf("%d places were left as they are, and calls there are not recorded: %s: %s", len(edits), several, places(edits))
 }
 
 // places names a few of the functions that edits are of.

@@ -32,6 +32,8 @@ type Attachment struct {
 	// Busy are the changes that were not made, as a thread was in the middle of what they are of all the time, or it is in
 	// two pages.
 	Busy []arch.Edit
+	// Changed are those that were not made, as the program has changed what was there itself.
+	Changed []arch.Edit
 	// NoLoader is why libraries that are loaded later are not seen, and NoExec why programs that are executed are not; nil:
 	// they are.
 	NoLoader, NoExec error
@@ -202,6 +204,12 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 	if err == nil {
 		edits, err = b.compared(ts)
 	}
+	if changed := images[0].leaveChanged(ts.memory(), err); len(changed) > 0 {
+		if err = images[0].note(a.images); err == nil {
+			edits, err = b.compared(ts)
+		}
+		a.Changed = changed
+	}
 	if len(b.images) < len(images) {
 		a.seen[ts.pid] = slices.DeleteFunc(a.seen[ts.pid], func(l *Library) bool { // those that were left out can come again
 			is := func(im *image) bool { return im.library == l }
@@ -298,6 +306,31 @@ func (a *Attachment) compared(ts *threads) ([]arch.Edit, error) {
 	a.images = left
 	slices.SortStableFunc(all, byAddress)
 	return all, nil
+}
+
+// A program may have changed fewChanged sites itself, and one more of somePlanned: of another file more would be other ones.
+const fewChanged, somePlanned = 2, 20
+
+// leaveChanged leaves sites of a program alone, if their bytes are others than were planned for, as an error of comparing them says:
+// whoever has changed them may do so again. It returns which; none: it is something else.
+func (im *image) leaveChanged(mem arch.Memory, err error) (changed []arch.Edit) {
+	if bug := (*arch.Bug)(nil); !im.home() || !errors.As(err, &bug) || bug.Class != arch.Mismatch {
+		return nil
+	}
+	left := *im.m
+	left.Edits = nil
+	for i, e := range im.planned() {
+		if isEarly(&e) && arch.Compare(mem, PageSize, arch.All([]arch.Edit{e})) != nil {
+			changed = append(changed, e)
+		} else {
+			left.Edits = append(left.Edits, im.m.Edits[i])
+		}
+	}
+	if len(changed) > fewChanged+len(im.m.Edits)/somePlanned {
+		return nil
+	}
+	im.m = &left
+	return changed
 }
 
 // compare compares the bytes that an image's edits are for with those of the process. The error is ErrNotPlanned if that is a

@@ -16,6 +16,7 @@ import (
 type Attachment struct {
 	Stopped time.Duration // the longest time for which its threads were stopped
 	Busy    []arch.Edit   // what was not changed because a thread was there
+	Changed []arch.Edit   // ... because the program has changed it
 
 	NoLoader, NoExec error // why later libraries, and programs that are executed, are not seen
 }
