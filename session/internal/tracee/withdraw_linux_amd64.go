@@ -140,8 +140,9 @@ func execEdits(page []byte, at, routine uint64) (edits []arch.Edit) {
 			if !bytes.HasPrefix(stub, load) {
 				continue
 			}
+			// Behind the instruction, which is the site's own, one of 7 bytes loads the address behind the site.
 			addr := at + uint64(off)
-			s.at = addr + uint64(len(load)) + 7 + uint64(int64(int32(le.Uint32(stub[len(load)+3:])))) - uint64(len(load))
+			s.at = addr + 7 + uint64(int64(int32(le.Uint32(stub[len(load)+3:]))))
 			b, jump := execStubs(addr, routine, []execSite{s})
 			if bytes.Equal(b, stub) {
 				edits = append(edits, jump...)
