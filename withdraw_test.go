@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/patch"
+	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
 
@@ -26,7 +28,7 @@ type leftProgram struct {
 	out string // its file
 }
 
-// runFor records a command for a while from its start.
+// runFor records a command from its start until it has been ready for a while.
 func runFor(t *testing.T, long time.Duration, o fentry.Options, argv ...string) *leftProgram {
 	t.Helper()
 	p := &leftProgram{t: t, out: filepath.Join(t.TempDir(), "out")}
@@ -38,26 +40,41 @@ func runFor(t *testing.T, long time.Duration, o fentry.Options, argv ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer out.Close()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, p.in = in, out, out, w
-	o.Dir, o.Logf, o.Policy, o.Overhead, o.For = filepath.Join(t.TempDir(), "fentry.data"), t.Logf, trace.PolicyDrop, -1, long
-	res, err := fentry.Run(context.Background(), cmd, o)
-	in.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.find()
+	o.Dir, o.Logf, o.Policy, o.Overhead = filepath.Join(t.TempDir(), "fentry.data"), t.Logf, trace.PolicyDrop, -1
+	ended := make(chan *fentry.Result, 1)
 	t.Cleanup(func() {
 		w.Close()
 		if p.pid != 0 {
 			syscall.Kill(p.pid, syscall.SIGKILL)
 		}
 	})
-	if p.pid == 0 || res.Ended || res.Events == 0 || res.WriteError != nil {
-		t.Fatalf("%+v", res)
+	go func() {
+		defer in.Close()
+		defer out.Close()
+		res, err := fentry.Run(context.Background(), cmd, o)
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- res
+	}()
+	for deadline := time.Now().Add(time.Minute); p.pid == 0; time.Sleep(time.Millisecond) {
+		p.find()
+		if time.Now().After(deadline) {
+			t.Fatal("the program does not begin")
+		}
 	}
-	t.Logf("%d events, stopped for %v", res.Events, res.Held)
+	testtool.AwaitReady(t, p.pid)
+	time.Sleep(long)
+	if _, err := session.Control(p.pid, "detach"); err != nil {
+		t.Error(err)
+	}
+	if res := <-ended; res == nil || res.Ended || res.Events == 0 || res.WriteError != nil {
+		t.Fatalf("%+v", res)
+	} else {
+		t.Logf("%d events, stopped for %v", res.Events, res.Held)
+	}
 	return p
 }
 
