@@ -362,9 +362,7 @@ int main(void)
 	for range 2 {
 		var said strings.Builder
 		rec := recordOne(t, r.cmd.Process.Pid, fentry.Options{Logf: func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) }})
-		for deadline := time.Now().Add(time.Minute); callsIn(t, rec.dir)["twice"] == 0 && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond)
-		}
+		awaitCalls(t, rec.dir, "twice")
 		if _, calls := rec.end(t); calls["twice"] == 0 || calls["value"] != 0 || !strings.Contains(said.String(), "the program has changed it itself: value\n") {
 			t.Errorf("%v: %s", calls, &said)
 		}

@@ -192,11 +192,7 @@ func TestAttachAbandonedStatic(t *testing.T) {
 		}
 	}
 	runs()
-	for deadline := time.Now().Add(time.Minute); callsIn(t, dir)["called"] != 1; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("what it executes is not recorded")
-		}
-	}
+	awaitCalls(t, dir, "called")
 	r.Process.Kill()
 	r.Wait()
 	if err := session.Release(c.pid); err != nil {

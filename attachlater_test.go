@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -259,6 +260,25 @@ func callsIn(t *testing.T, dir string) map[string]uint64 {
 		calls[s.Name] += s.Calls
 	}
 	return calls
+}
+
+// awaitCalls waits until a trace that is being written, and may lack symbols for now, has calls of a function.
+func awaitCalls(t *testing.T, dir, function string) {
+	t.Helper()
+	has := func() bool {
+		tr, err := trace.Open(dir)
+		if err != nil {
+			return false
+		}
+		defer tr.Close()
+		rows, err := tr.Report(trace.ReportOptions{})
+		return err == nil && slices.ContainsFunc(rows, func(s trace.FuncStat) bool { return s.Name == function && s.Calls > 0 })
+	}
+	for deadline := time.Now().Add(time.Minute); !has(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no call of %s is recorded", function)
+		}
+	}
 }
 
 // Libraries that a process loads after it was attached to are recorded from their constructors on, a thousand times, and
