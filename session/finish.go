@@ -4,7 +4,6 @@ package session
 
 import (
 	"io"
-	"os"
 	"slices"
 	"time"
 
@@ -58,11 +57,7 @@ func (s *session) executedIn(pid int) *tracee.Attachment {
 	if s.follow == nil || s.follow.o.Whole == nil {
 		return nil
 	}
-	var exe *os.File
-	err := procfs.InLive(pid, func(dir string) (err error) {
-		exe, err = safefile.Open(dir + "/exe")
-		return err
-	})
+	exe, err := safefile.Open(procfs.Dir(pid) + "/exe")
 	if err != nil {
 		return nil
 	}

@@ -116,7 +116,7 @@ func (a *Attachment) own(edits []arch.Edit) (own []arch.Edit) {
 func (a *Attachment) added() (code []mapping) {
 	for _, im := range a.images {
 		if lo, hi := im.code(); im.library != nil && isLibc(im.library.Path) {
-			code = append(code, mapping{lo: lo, hi: hi, perms: "r-xp"})
+			code = append(code, mapping{lo: lo, hi: hi})
 		}
 	}
 	return code

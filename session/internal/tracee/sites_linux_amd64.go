@@ -474,15 +474,11 @@ func (im *image) is(r RuntimeImage) bool { return r.switches == im.bias+im.m.Swi
 // Settle has the sites of a process be what its functions' switches say: jumps of those that are on, and what they were of
 // those that are off. Sites in the middle of which a thread is are tried so often.
 func (a *Attachment) Settle(pid, tries int) (s Settled, err error) {
-	r, err := OpenRuntime(pid)
+	r, ts, err := openTraced(pid)
 	if err != nil {
 		return s, err
 	}
 	defer r.Close()
-	ts, err := r.threads()
-	if err != nil {
-		return s, err
-	}
 	defer ts.close()
 	if a.seen != nil { // libraries come and go, and children go their own ways
 		ms, err := ts.maps()
@@ -536,15 +532,11 @@ func (a *Attachment) clear(ts *threads, nops []arch.Edit) error {
 
 // Rest has a process that keeps what was put into its program run its own code from now on.
 func (a *Attachment) Rest(pid int) error {
-	r, err := OpenRuntime(pid)
+	r, ts, err := openTraced(pid)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	ts, err := r.threads()
-	if err != nil {
-		return err
-	}
 	defer ts.close()
 	return a.clear(ts, a.here(ts, chosen(a.edits, true, isEarly)))
 }

@@ -108,6 +108,19 @@ func (r *Runtime) threads() (*threads, error) {
 	return ts, err
 }
 
+// openTraced finds the tracer in a process, and its threads. The caller must close both.
+func openTraced(pid int) (*Runtime, *threads, error) {
+	r, err := OpenRuntime(pid)
+	if err != nil {
+		return nil, nil, err
+	}
+	ts, err := r.threads()
+	if err != nil {
+		r.Close()
+	}
+	return r, ts, err
+}
+
 // same tells whether the process, which is stopped, still runs the program that it ran.
 func (ts *threads) same() bool {
 	aux, err := readFile(fmt.Sprintf("/proc/%d/task/%d/auxv", ts.pid, ts.all[0].pid))

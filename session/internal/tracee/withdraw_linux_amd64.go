@@ -27,15 +27,11 @@ var errOthers = fmt.Errorf("%w: libraries are traced, or functions that were add
 // Withdraw takes out of a process what Injected has found in it, and returns how long that was stopped at most. After an error the
 // program may run its own code or not.
 func (a *Attachment) Withdraw(pid int) (time.Duration, error) {
-	r, err := OpenRuntime(pid)
+	r, ts, err := openTraced(pid)
 	if err != nil {
 		return 0, err
 	}
 	defer r.Close()
-	ts, err := r.threads()
-	if err != nil {
-		return 0, err
-	}
 	defer ts.close()
 	ms, err := ts.maps()
 	if err != nil {
@@ -49,7 +45,7 @@ func (a *Attachment) Withdraw(pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("%w: %w", ErrStays, err)
 	}
 	rx := area{home.bias + home.m.RXAddr, pageUp(home.m.Size())}
-	v := &Attachment{images: []*image{&home}, started: true, stays: []area{rx}}
+	v := &Attachment{images: []*image{&home}, stays: []area{rx}}
 	if home.m.RWSize > 0 {
 		v.stays = append(v.stays, area{home.bias + home.m.RWAddr, home.m.RWSize})
 	}
