@@ -54,10 +54,37 @@ const (
 // patience is that with a loaded machine.
 const patience = testtool.Patience
 
-// New starts a browser with one empty page.
+// New starts a browser with one empty page. A browser that ends by itself before it has that page, as Chromium does now
+// and then on a loaded machine (one of its own checks fails, and no page of ours was asked for), is replaced, and the
+// test's log says so.
 func New(t testing.TB) *Browser {
 	t.Helper()
 	path := testtool.Path(t, "chromium")
+	const tries = 3
+	for try := 1; ; try++ {
+		b, stop, said := start(t, path)
+		err := b.emptyPage()
+		if err == nil {
+			t.Cleanup(func() {
+				stop()
+				if t.Failed() {
+					t.Logf("chromium: %s", said())
+				}
+			})
+			return b
+		}
+		stop()
+		if try == tries {
+			t.Fatalf("%v\nchromium: %s", err, said())
+		}
+		t.Logf("start %d of the browser: %v\nchromium: %s", try, err, said())
+	}
+}
+
+// start starts a browser. stop ends it and removes its files; said returns, after that, what it wrote to its standard
+// error.
+func start(t testing.TB, path string) (b *Browser, stop func(), said func() string) {
+	t.Helper()
 	toR, toW, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -87,9 +114,9 @@ func New(t testing.TB) *Browser {
 	}
 	toR.Close()
 	fromW.Close()
-	b := &Browser{t: t, in: toW, answers: map[int]chan message{}, closed: make(chan struct{})}
+	b = &Browser{t: t, in: toW, answers: map[int]chan message{}, closed: make(chan struct{})}
 	go b.read(fromR)
-	t.Cleanup(func() {
+	stop = func() {
 		b.send("Browser.close", nil)
 		select {
 		case <-b.closed:
@@ -106,26 +133,33 @@ func New(t testing.TB) *Browser {
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
-		if t.Failed() {
-			t.Logf("chromium: %s", stderr.Bytes())
-		}
-	})
+	}
+	return b, stop, stderr.String
+}
+
+// emptyPage opens the page that is driven.
+func (b *Browser) emptyPage() error {
 	var target struct {
 		ID string `json:"targetId"`
 	}
-	b.Call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	if err := b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target); err != nil {
+		return err
+	}
 	var attached struct {
 		Session string `json:"sessionId"`
 	}
-	b.Call("Target.attachToTarget", map[string]any{"targetId": target.ID, "flatten": true}, &attached)
+	if err := b.call("Target.attachToTarget", map[string]any{"targetId": target.ID, "flatten": true}, &attached); err != nil {
+		return err
+	}
 	b.session = attached.Session
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
-		b.Call(domain+".enable", nil, nil)
+		if err := b.call(domain+".enable", nil, nil); err != nil {
+			return err
+		}
 	}
-	b.Call("Emulation.setDeviceMetricsOverride", map[string]any{
+	return b.call("Emulation.setDeviceMetricsOverride", map[string]any{
 		"width": Width, "height": Height, "deviceScaleFactor": 1, "mobile": false,
 	}, nil)
-	return b
 }
 
 func (b *Browser) read(r *os.File) {
@@ -174,20 +208,27 @@ func (b *Browser) send(method string, params any) chan message {
 // Call sends a command and waits for its result.
 func (b *Browser) Call(method string, params, result any) {
 	b.t.Helper()
+	if err := b.call(method, params, result); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *Browser) call(method string, params, result any) error {
 	select {
 	case m := <-b.send(method, params):
 		if m.Error != nil {
-			b.t.Fatalf("%s: %s", method, m.Error.Message)
+			return fmt.Errorf("%s: %s", method, m.Error.Message)
 		}
 		if result != nil {
 			if err := json.Unmarshal(m.Result, result); err != nil {
-				b.t.Fatalf("%s: %v: %s", method, err, m.Result)
+				return fmt.Errorf("%s: %w: %s", method, err, m.Result)
 			}
 		}
+		return nil
 	case <-b.closed:
-		b.t.Fatalf("%s: the browser has ended", method)
+		return fmt.Errorf("%s: the browser has ended", method)
 	case <-time.After(patience):
-		b.t.Fatalf("%s: no answer", method)
+		return fmt.Errorf("%s: no answer", method)
 	}
 }
 
