@@ -65,6 +65,25 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	if o.StackEvery != 0 {
 		return sampleRunning(ctx, pids, o)
 	}
+	for tries := 1; ; tries++ {
+		res, err := attach(ctx, pids, o)
+		switch {
+		case !errors.Is(err, session.ErrExecuted) || ctx.Err() != nil:
+			return res, err
+		case tries == attachTries:
+			return nil, fmt.Errorf("%w (%d times)", err, tries)
+		}
+	}
+}
+
+// attachTries bounds how often a process is attached to that executes one program after the other.
+const attachTries = 5
+
+// attach is Attach, of processes that can be attached to. If there is one, and it executes another program while it is looked at,
+// the error wraps session.ErrExecuted.
+func attach(ctx context.Context, pids []int, o Options) (*Result, error) {
+	programs := session.OpenPrograms(pids)
+	defer programs.Close()
 	o.Plan.Unwinders = unwinders(pids)
 	if o.Syscalls && o.Plan.Unwinders != patch.UnwindersKnow {
 		if err := uncancelled(pids); err != nil {
@@ -103,7 +122,7 @@ func Attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	so := session.Options{
 		Path: fmt.Sprintf("process %d", pids[0]), Args: commandLine(pids[0]),
 		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Flight: o.Flight, Info: o.Info, Logf: o.Logf, For: o.For, Hurry: o.Hurry,
-		Attach:  &session.Attach{PIDs: pids, Plan: a.attach, Attached: usual},
+		Attach:  &session.Attach{PIDs: pids, Programs: programs, Plan: a.attach, Attached: usual},
 		Symbols: r.symbols,
 		Prepare: func(pool string) (*patch.Memory, error) {
 			a.pool = pool

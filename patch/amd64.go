@@ -221,14 +221,20 @@ func (amd64Machine) thunkOf(f *elfio.File, site uint64) (uint64, error) {
 }
 
 // facts: the heap starts behind the image, at a random distance of up to 32 MiB (from Linux 6.9 on, 1 GiB), and grows
-// upwards; calls reach 2 GiB. A heap that meets the added memory goes on elsewhere, by mmap: large images are not put out of reach.
+// upwards, as long as nothing is in its way; calls reach 2 GiB. So what is added to an image is as far behind it as can be:
+// there is room for 256 MiB, and for as much again as the image has itself. A heap that meets it goes on elsewhere, by mmap:
+// large images are not put out of reach.
 func (amd64Machine) facts() facts {
 	return facts{
 		option:    "-pg -mfentry or -fpatchable-function-entry=5",
 		irelative: uint32(elf.R_X86_64_IRELATIVE),
 		processGap: func(size uint64) uint64 {
 			const reach, added = 2 << 30, 256 << 20
-			return min(1<<30, max(reach-added, size+1<<16)-size)
+			gap := min(1<<30, max(reach-added, size+1<<16)-size)
+			if 2*size < reach-added {
+				gap = max(gap, reach-added-2*size)
+			}
+			return gap
 		},
 		reach: 2 << 30,
 		odd:   amd64.ThunkOdd,

@@ -27,6 +27,9 @@ type Attach struct {
 	// PIDs are the processes. If there is one, it is an error if it cannot be recorded; of several those are left out that
 	// cannot, with a message, unless no one can.
 	PIDs []int
+	// Programs are what the processes ran when it was found out what Plan has to know of them; nil: nothing was. One that runs
+	// another program by now cannot be recorded ([ErrExecuted]).
+	Programs *Programs
 	// Plan returns what is put into the process whose program is exe, at a path: made for a process that runs
 	// (patch.Options.Running). at is where there is room for that, as an address of the program; 0: where most processes
 	// have it. Nothing is put into any process if it is nil, as for [Options].SampleEvery.
@@ -37,6 +40,36 @@ type Attach struct {
 	Library func(path string, f *os.File, at uint64) *patch.Memory
 	// Attached is called when all have been attached to, or that has failed; nil: nothing is.
 	Attached func()
+}
+
+// ErrExecuted: a process runs another program than when it was looked at. It is as it was.
+var ErrExecuted = tracee.ErrExecuted
+
+// Programs are what some processes run, from when they are opened on.
+type Programs struct{ of map[int]*tracee.Program }
+
+// loadPatience is for how long the dynamic loader of a program that has just begun is waited for.
+const loadPatience = time.Second
+
+// OpenPrograms opens what processes run, and waits until the libraries of those that have just begun are there, which say how code
+// is to be moved. Processes that cannot be looked at are left out. The caller must close it.
+func OpenPrograms(pids []int) *Programs {
+	ps := &Programs{make(map[int]*tracee.Program)}
+	deadline := time.Now().Add(loadPatience)
+	for _, pid := range pids {
+		if p, err := tracee.OpenProgram(pid); err == nil && ps.of[pid] == nil {
+			ps.of[pid] = p
+			p.AwaitLoaded(time.Until(deadline))
+		}
+	}
+	return ps
+}
+
+// Close closes them.
+func (ps *Programs) Close() {
+	for _, p := range ps.of {
+		p.Close()
+	}
 }
 
 // CheckAttach returns an error for a process that cannot be attached to, as far as that can be known without touching
@@ -171,9 +204,13 @@ func (s *session) attachTo(pid int) (*attachedProcess, error) {
 		s.ready(pid)
 		return p, nil
 	}
-	if err := s.putInto(p, strings.TrimSuffix(path, " (deleted)"), exe); err != nil {
+	program := s.o.Attach.Programs.program(pid)
+	if err := s.putInto(p, program, strings.TrimSuffix(path, " (deleted)"), exe); err != nil {
 		if p.fd >= 0 {
 			unix.Close(p.fd)
+		}
+		if program != nil && !tracee.Left(err) && program.ExecutedBy(err) {
+			err = ErrExecuted
 		}
 		return nil, err
 	}
@@ -216,8 +253,16 @@ func places(edits []arch.Edit) string {
 // placeTries is how often a plan is put into a process that takes the memory where it was to be.
 const placeTries = 5
 
-// putInto puts a plan into a process.
-func (s *session) putInto(p *attachedProcess, path string, exe *os.File) error {
+// program is that of a process; nil: it is not known.
+func (ps *Programs) program(pid int) *tracee.Program {
+	if ps == nil {
+		return nil
+	}
+	return ps.of[pid]
+}
+
+// putInto puts a plan into a process that runs a program.
+func (s *session) putInto(p *attachedProcess, program *tracee.Program, path string, exe *os.File) error {
 	m, err := s.o.Attach.Plan(path, exe, 0)
 	if err != nil {
 		return err
@@ -227,7 +272,7 @@ func (s *session) putInto(p *attachedProcess, path string, exe *os.File) error {
 		s.live.Join(inner, p.pid)
 	}
 	t := tracee.Target{PID: p.pid, Plan: m, Libraries: s.planLibraries(), Pool: s.pool.FD,
-		Undo: func() { s.attached.undoing.Store(int64(p.pid)) }}
+		Undo: func() { s.attached.undoing.Store(int64(p.pid)) }, Program: program}
 	defer s.attached.undoing.Store(0)
 	if s.follow != nil {
 		t.Execs = &s.follow.hooks

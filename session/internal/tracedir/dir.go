@@ -82,6 +82,7 @@ func Create(path string) (*Dir, error) {
 }
 
 func (d *Dir) create() error {
+	d.awaitKeeper()
 	unlock, had := d.lockParent()
 	defer unlock()
 	if err := d.rotate(had); err != nil {

@@ -7,15 +7,54 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/safefile"
+	"github.com/fentry-dev/fentry/session/internal/procfs"
+	"github.com/fentry-dev/fentry/trace"
 )
 
 // mostFiles is how many files a trace has at most: more images than have ids, and the others.
 const mostFiles = 1 << 16
+
+// keeperPatience is for how long what a killed recorder has left is waited for, which its keeper writes.
+const keeperPatience = 5 * time.Second
+
+// awaitKeeper waits until a trace that is there is whole, if its recorder was killed and somebody still writes it: that is over
+// soon.
+func (d *Dir) awaitKeeper() {
+	for deadline := time.Now().Add(keeperPatience); d.forsaken() && time.Now().Before(deadline); {
+		time.Sleep(keeperPatience / 1000)
+	}
+}
+
+// forsaken tells whether somebody writes a trace that is there, and that is not its recorder, as that has ended.
+func (d *Dir) forsaken() bool {
+	cur, _, err := d.existing(d.base)
+	if err != nil || cur == nil {
+		return false
+	}
+	defer cur.Close()
+	f, err := cur.Open(trace.EventsFile)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var head [format.HeaderSize]byte
+	if _, err := f.ReadAt(head[:], 0); err != nil || string(head[:len(format.FileMagic)]) != format.FileMagic ||
+		unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != unix.EWOULDBLOCK {
+		return false
+	}
+	recorder := int(le.Uint32(head[format.HRecorder:]))
+	if recorder == 0 {
+		return false
+	}
+	s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", recorder))
+	return err != nil || s.Dead() || procfs.Ending(recorder, recorder)
+}
 
 // rotate moves a trace that is there out of the way. An empty directory is taken as it is. Without the parent's lock
 // (had) nothing is moved: who has it may be doing the same, and one would move what the other has just made.

@@ -88,6 +88,9 @@ type Target struct {
 	// Undo is called if what was put in is taken out again. Who waits there for an answer to what Execs or libraries ask for
 	// is to get one: it is waited for.
 	Undo func()
+	// Program is what the process ran when it was planned for; nil: that does not matter. If it runs another one, the error
+	// is ErrExecuted.
+	Program *Program
 }
 
 // Attach puts plans into a process: into the program, and into its libraries. An error says what stands against it; the
@@ -101,6 +104,9 @@ func Attach(t Target) (*Attachment, error) {
 		return nil, err
 	}
 	defer ts.close()
+	if t.Program != nil && t.Program.Executed() { // else what was opened is the same
+		return nil, ErrExecuted
+	}
 	if _, err := ts.retire(); err != nil {
 		return nil, err
 	}

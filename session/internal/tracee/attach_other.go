@@ -35,6 +35,27 @@ var ErrOther = errors.New("it runs another program")
 
 var errNoAttach = errors.New("not on " + runtime.GOARCH + " yet")
 
+// ErrExecuted: the process has executed another program since it was looked at.
+var ErrExecuted = errors.New("it has executed another program meanwhile")
+
+// A Program is what a process runs.
+type Program struct{}
+
+// OpenProgram opens what a process runs.
+func OpenProgram(int) (*Program, error) { return nil, errNoAttach }
+
+// Close closes it.
+func (*Program) Close() {}
+
+// Executed tells whether the process runs another program by now.
+func (*Program) Executed() bool { return false }
+
+// ExecutedBy tells whether it does, as a process could not be attached to.
+func (*Program) ExecutedBy(error) bool { return false }
+
+// AwaitLoaded waits for its libraries.
+func (*Program) AwaitLoaded(time.Duration) {}
+
 // CheckAttach returns an error for a process that cannot be attached to.
 func CheckAttach(int) error { return errNoAttach }
 
@@ -49,6 +70,7 @@ type Target struct {
 	Execs     *ExecHooks
 	Pool      int
 	Undo      func()
+	Program   *Program
 }
 
 // Attach puts a plan into a process that runs.

@@ -230,42 +230,63 @@ func returnsAndPads(code []byte) bool {
 // Of an ELF image, and of what a dynamic loader tells debuggers (<link.h>).
 const (
 	ptDynamic  = 2
+	ptPhdr     = 6
 	dtDebug    = 21
 	debugBreak = 16 // of struct r_debug: r_brk
 	debugState = 24 // r_state, 0: RT_CONSISTENT
 )
 
+// errNoDebug: a dynamic loader has yet to say where it tells debuggers what.
+var errNoDebug = fmt.Errorf("%w: it has not begun", ErrNoLoader)
+
 // debug returns the address of what the dynamic loader tells debuggers, of a program that is so far from its link-time addresses.
 func (ts *threads) debug(bias uint64) (uint64, error) {
-	mem := ts.memory()
-	phdr, n := auxValue(ts.aux, atPhdr), auxValue(ts.aux, atPhnum)
-	const mostHeaders = 1 << 10
-	if phdr == 0 || n > mostHeaders {
-		return 0, ErrNoLoader
-	}
-	b := make([]byte, n*Phentsize)
-	if err := mem.ReadAt(b, phdr); err != nil {
+	dynamic, size, err := ts.header(ptDynamic)
+	if err != nil {
 		return 0, err
-	}
-	dynamic, size := uint64(0), uint64(0)
-	for ; len(b) > 0; b = b[Phentsize:] {
-		if le.Uint32(b) == ptDynamic {
-			dynamic, size = le.Uint64(b[16:]), le.Uint64(b[40:])
-		}
 	}
 	if dynamic == 0 || size > 1<<20 {
 		return 0, ErrNoLoader
 	}
-	b = make([]byte, size&^15)
-	if err := mem.ReadAt(b, bias+dynamic); err != nil {
+	b := make([]byte, size&^15)
+	if err := ts.memory().ReadAt(b, bias+dynamic); err != nil {
 		return 0, err
 	}
 	for ; len(b) > 0 && le.Uint64(b) != 0; b = b[16:] {
-		if at := le.Uint64(b[8:]); le.Uint64(b) == dtDebug && at != 0 {
+		if le.Uint64(b) != dtDebug {
+			continue
+		}
+		if at := le.Uint64(b[8:]); at != 0 {
 			return at, nil
 		}
+		return 0, errNoDebug
 	}
 	return 0, ErrNoLoader
+}
+
+// header returns the link-time address and the size that the last program header of a type has; 0: there is none.
+func (ts *threads) header(typ uint32) (addr, size uint64, err error) {
+	phdr, n := auxValue(ts.aux, atPhdr), auxValue(ts.aux, atPhnum)
+	const mostHeaders = 1 << 10
+	if phdr == 0 || n > mostHeaders {
+		return 0, 0, ErrNoLoader
+	}
+	b := make([]byte, n*Phentsize)
+	if err := ts.memory().ReadAt(b, phdr); err != nil {
+		return 0, 0, err
+	}
+	for ; len(b) > 0; b = b[Phentsize:] {
+		if le.Uint32(b) == typ {
+			addr, size = le.Uint64(b[16:]), le.Uint64(b[40:])
+		}
+	}
+	return addr, size, nil
+}
+
+// bias returns how far a program is from its link-time addresses, if its program headers say where they were to be.
+func (ts *threads) bias() (uint64, bool) {
+	addr, _, err := ts.header(ptPhdr)
+	return auxValue(ts.aux, atPhdr) - addr, err == nil && addr != 0
 }
 
 // execHook is the page for programs that the process executes. There is other code than what is mapped as that by which it does so.

@@ -69,6 +69,9 @@ const (
 // sockets has the process make a pair of sockets.
 func (t *Process) sockets(call caller, room uint64) (theirs, ours uint64, err error) {
 	if _, err := call(unix.SYS_SOCKETPAIR, unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0, room); err != nil {
+		if errors.Is(err, unix.EMFILE) {
+			return 0, 0, errors.New("it has no two descriptors left (RLIMIT_NOFILE), which it needs for a moment to get a file")
+		}
 		return 0, 0, fmt.Errorf("socketpair in the process: %w", err)
 	}
 	b := make([]byte, 8)
