@@ -57,6 +57,8 @@ var (
 		{name: "plain", compiler: "gcc", links: allLinks, plain: true},
 		{name: "plaincet", compiler: "gcc", cflags: []string{"-fcf-protection"}, links: allLinks, plain: true},
 		{name: "plainclang", compiler: "clang", links: allLinks, plain: true},
+		// too few nops for a site
+		{name: "shortsite", compiler: "gcc", cflags: []string{"-fpatchable-function-entry=4,2"}, links: allLinks[:1], plain: true},
 		// and no unwind tables
 		{name: "untabled", compiler: "gcc", cflags: untabled, links: allLinks, plain: true},
 		{name: "untabledmusl", compiler: "musl-gcc", cflags: untabled, links: allLinks, plain: true},
@@ -72,6 +74,7 @@ var (
 		// Static ones trace their C library, too: there a forked child's first events are lost under emulators (stub/src/thread.c).
 		{name: "arm64-plain", compiler: "gcc", links: allLinks[:2], target: arm64, plain: true},
 		{name: "arm64-untabled", compiler: "gcc", cflags: untabled, links: allLinks[:2], target: arm64, plain: true},
+		{name: "arm64-shortsite", compiler: "gcc", cflags: []string{"-fpatchable-function-entry=2,2"}, links: allLinks[:1], target: arm64, plain: true},
 	}
 	links = []link{
 		{name: "pie", cflags: []string{"-fPIE"}, ldflags: []string{"-pie"}},

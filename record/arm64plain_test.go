@@ -39,6 +39,8 @@ func TestPlainARM64(t *testing.T) {
 		{name: "a landing pad stays", text: afn("f", "bti c\n"+other) + afn("g", "bti c\nbti j\nret") + afn("h", "bti c"),
 			want: "f:  +4 lr\ng: jump-into-site +0 lr\nh: short-function +0 lr"},
 		{name: "the entry point", want: "_start: entry-point +0 lr"},
+		{name: "nops that a compiler has left, all before the function", text: "f2: nop\nnop\n" + afn("f", other) + pfe("f2"),
+			want: "f:  +0 lr"},
 		{
 			name: "a signed return address, where pages are not guarded and where they are",
 			text: afn("f", "paciasp\n"+pads+frame+unframe+"autiasp\n"+pads+"ret"),

@@ -223,11 +223,17 @@ func (fd *finder) sweep() (f *plain.Finder, err error) {
 func (fd *finder) wanted() func(*Site) bool {
 	switch {
 	case fd.o.Plain == PlainAll || !fd.hasSite((*Site).Traceable):
-		return func(s *Site) bool { return s.Reason == ReasonNoSite }
+		return (*Site).unprepared
 	case fd.o.Named.hasNames():
-		return func(s *Site) bool { return s.Reason == ReasonNoSite && fd.named(s) }
+		return func(s *Site) bool { return s.unprepared() && fd.named(s) }
 	}
 	return nil
+}
+
+// unprepared tells functions that no compiler has prepared, or not enough.
+func (s *Site) unprepared() bool {
+	return s.Reason == ReasonNoSite ||
+		s.Kind == KindPatchable && (s.Reason == ReasonShortSite || s.Reason == ReasonShortFunction)
 }
 
 // named reports whether a pattern is one of the function's names.

@@ -40,6 +40,13 @@ func TestPlain(t *testing.T) {
 			want: "f:  +0 14 3\ng: short-function +0 0 0\nh:  +0 5 5",
 		},
 		{
+			name: "nops that a compiler has left: too few of them, behind a landing pad, all before the function",
+			text: fn("f", "nop\nnop\nmov $1,%eax\nret") + pfe("f") +
+				".p2align 4\n" + fn("g", "endbr64\nnop\nmov $1,%eax\nret") + pfe("g") +
+				"h2: .rept 5\nnop\n.endr\n" + fn("h", "mov $1,%eax\nret") + pfe("h2"),
+			want: "f:  +0 7 7\ng:  +4 6 6\nh:  +0 5 5",
+		},
+		{
 			name: "padding inside the function",
 			text: fn("f", "jmp 2f\n.p2align 3\n1: dec %edi\n2: test %edi,%edi\njnz 1b\nret"),
 			want: "f:  +0 8 2",

@@ -103,7 +103,8 @@ func Reasons() []ReasonText {
 			"The function ends before there is room for a jump, and for a short one there is no padding near by, where it could go."},
 		{ReasonShortSite,
 			"Too few bytes are free at the entry for a jump: -fpatchable-function-entry=N,M requires N-M >= 5 on x86-64, " +
-				">= 1 on arm64."},
+				">= 1 on arm64. --plain adds the function by moving its first instructions, as is done for programs " +
+				"in which nothing else can be traced."},
 		{ReasonRealignedFrame,
 			"The function realigns its stack before it saves the frame pointer; 8(%rbp) holds a copy of the return " +
 				"address there, not the return address itself."},

@@ -2,7 +2,7 @@
 // every kind of return value (memory whose address is in x8), callee-saved registers, errno, the direction flag, mxcsr and the x87 control word.
 //e2e:libs -lm
 // behind mcount, a frame that is realigned hides where the return address is
-//e2e:may-lack plain:callee plaincet:callee plainclang:callee untabled:callee untabledmusl:callee mcount:use_avx mcount:use_avx512 mcount:ret_m256 mcount:ret_m512
+//e2e:may-lack plain:callee plaincet:callee plainclang:callee shortsite:callee untabled:callee untabledmusl:callee mcount:use_avx mcount:use_avx512 mcount:ret_m256 mcount:ret_m512
 #include "count.h"
 #include <complex.h>
 #include <errno.h>
