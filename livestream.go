@@ -28,10 +28,10 @@ type Stream struct {
 // has calls inside.
 const hold = 10 * time.Millisecond
 
-// Stream returns a Stream of a recording. dir is a directory that nobody else uses. name turns a raw symbol name into one
-// for people; nil: names stay raw.
-func (l *Live) Stream(dir string, name func(string) string) *Stream {
-	return &Stream{l: l, dir: dir, o: trace.Options{Name: name, Threads: true}}
+// Stream returns a Stream of a recording. dir is a directory that nobody else uses. o says how names of functions are shown;
+// what else is in it is not used.
+func (l *Live) Stream(dir string, o trace.Options) *Stream {
+	return &Stream{l: l, dir: dir, o: trace.Options{Name: o.Name, Images: o.Images, Threads: true}}
 }
 
 // OpenSince is [Live.Open] for what is newer than a counter, and some that is older.

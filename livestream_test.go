@@ -44,7 +44,7 @@ func TestStreamAttached(t *testing.T) {
 	res, err := fentry.Attach(context.Background(), []int{program.cmd.Process.Pid}, fentry.Options{
 		Dir: filepath.Join(dir, "fentry.data"), Buffer: 2 << 20, Logf: t.Logf, Overhead: -1, NoSwitches: true,
 		Live: func(l *fentry.Live) {
-			s = l.Stream(t.TempDir(), nil)
+			s = l.Stream(t.TempDir(), trace.Options{})
 			go func() {
 				for looks < 20 || entries < 1000 {
 					waiting, err := s.Waiting()
@@ -168,7 +168,7 @@ int main(void) {
 		Live: func(l *fentry.Live) {
 			dir := t.TempDir()
 			go func() {
-				failed <- ask(l.Stream(dir, nil))
+				failed <- ask(l.Stream(dir, trace.Options{}))
 				l.End()
 			}()
 		},

@@ -23,6 +23,9 @@ type Options struct {
 	Resolve func(Image) (SymTable, error)
 	// Name turns a raw symbol name into one for people, for instance by demangling it. nil: names stay raw.
 	Name func(raw string) string
+	// Images has names end in that of the program or library in brackets, "malloc [libc.so.6]", as the kernel's ftrace
+	// has names of functions of modules.
+	Images bool
 	// CounterHz returns the counter's frequency for a trace that does not state it and is too short to measure it.
 	// nil: 1 tick is then shown as 1 ns.
 	CounterHz func() float64
@@ -92,8 +95,9 @@ type Trace struct {
 	namesOnce  sync.Once
 	taskNames  map[int]string // by thread id
 
-	cache []nameCache // names, by image
-	name  func(string) string
+	cache      []nameCache // names, by image
+	name       func(string) string
+	nameImages bool
 
 	forked  int  // tasks that have a parent
 	threads bool // goroutines are no tasks
@@ -158,7 +162,7 @@ func OpenWith(dir string, o Options) (*Trace, error) {
 		return nil, err
 	}
 	defer d.Close()
-	t := &Trace{Dir: dir, dir: d, name: o.Name}
+	t := &Trace{Dir: dir, dir: d, name: o.Name, nameImages: o.Images}
 	info, err := readInfo(d)
 	switch {
 	case err == nil:
@@ -357,6 +361,9 @@ func (t *Trace) makeName(id FuncID, f Func) string {
 		name = fmt.Sprintf("%s:#%d", t.imageName(id), id.ID)
 	} else if f.Name != "" && t.name != nil {
 		name = t.name(name)
+	}
+	if t.nameImages && f.Display() != "" && int(id.Image) < len(t.Images) {
+		name += " [" + t.imageName(id) + "]"
 	}
 	return name
 }

@@ -51,10 +51,9 @@ machine's clock and tracing a call cost.`,
 	cmd.Flags().BoolVar(&c.off, "switched-off", false,
 		"list only the functions that record switched off, for record --overhead @FILE")
 	c.inputFlags.add(cmd)
-	cmd.Flags().Lookup("tid").Hidden = true
-	cmd.Flags().Lookup("goroutine").Hidden = true
-	cmd.Flags().Lookup("pid").Hidden = true
-	cmd.Flags().Lookup("demangle").Hidden = true
+	for _, name := range []string{"tid", "goroutine", "pid", "demangle", "image"} {
+		cmd.Flags().Lookup(name).Hidden = true
+	}
 	cmd.ValidArgsFunction = nil
 	return cmd
 }

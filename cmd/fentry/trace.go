@@ -17,11 +17,11 @@ import (
 
 // inputFlags name the trace a command reads, and how its names are shown.
 type inputFlags struct {
-	dir      string
-	tids     []int
-	pids     []int
-	gs       []uint
-	demangle demangleFlag
+	dir   string
+	tids  []int
+	pids  []int
+	gs    []uint
+	names nameFlags
 }
 
 func (in *inputFlags) add(cmd *cobra.Command) {
@@ -30,7 +30,7 @@ func (in *inputFlags) add(cmd *cobra.Command) {
 	f.IntSliceVar(&in.tids, "tid", nil, "read only the threads `TID`[,TID...]")
 	f.UintSliceVar(&in.gs, "goroutine", nil, "read only the goroutines `N`[,N...] of Go programs")
 	f.IntSliceVar(&in.pids, "pid", nil, "read only the processes `PID`[,PID...]; with --tid, also these threads")
-	in.demangle.add(cmd)
+	in.names.add(cmd)
 	cmd.ValidArgsFunction = completeTraceDir
 }
 
@@ -53,7 +53,7 @@ func (in *inputFlags) open(a *app, cmd *cobra.Command, args []string) (*trace.Tr
 	case dir == "":
 		dir = a.dataDir()
 	}
-	t, err := trace.OpenWith(dir, trace.Options{Name: in.demangle.name})
+	t, err := trace.OpenWith(dir, in.names.options())
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s: no trace there; make one with: fentry record PROGRAM", dir)

@@ -48,7 +48,7 @@ small ones. With a trace that has no index, view makes one first.`,
 	f.StringVarP(&c.dir, "input", "i", "", "read the trace in `DIR` (default $FENTRY_DATA or fentry.data)")
 	f.IntVar(&c.port, "port", 0, "listen on the port `N`; 0: one that is free")
 	f.BoolVar(&c.noBrowser, "no-browser", false, "do not open a browser")
-	c.demangle.add(cmd)
+	c.names.add(cmd)
 	cmd.ValidArgsFunction = completeTraceDir
 	return cmd
 }

@@ -33,7 +33,7 @@ type watchFlags struct {
 	buffer    string
 	forTime   time.Duration
 	noInherit bool
-	demangle  demangleFlag
+	names     nameFlags
 }
 
 // add adds them; short is the letter of --buffer.
@@ -50,7 +50,7 @@ func (c *watchFlags) add(cmd *cobra.Command, short string) {
 	f.StringVarP(&c.buffer, "buffer", short, "16M", "keep what is not shown yet in `SIZE` of memory, with K, M or G")
 	f.Var((*durationFlag)(&c.forTime), "for", "end after `TIME`, such as 5s; the program goes on")
 	f.BoolVar(&c.noInherit, "no-inherit", false, "leave programs alone that the program executes")
-	c.demangle.add(cmd)
+	c.names.add(cmd)
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
@@ -182,7 +182,7 @@ func (c *watchFlags) watch(
 
 	f := &following{w: w, over: make(chan struct{}), done: make(chan error, 1)}
 	o.Live = func(l *fentry.Live) {
-		f.stream = l.Stream(looks, c.demangle.name)
+		f.stream = l.Stream(looks, c.names.options())
 		go func() { f.done <- f.follow(l) }()
 	}
 	res, err := c.record(a, args, o)
