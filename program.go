@@ -60,13 +60,19 @@ func OpenWith(path string, names symbol.Options, find record.Options) (*Program,
 	return open(&Program{Path: path, symbols: names}, find)
 }
 
+// untracedUnread is why a program is not traced of which it is only permitted to execute it.
+const untracedUnread = "its file cannot be read"
+
+// unread tells such programs: nobody but root may look at their processes either.
+func (p *Program) unread() bool { return p.Untraced == untracedUnread }
+
 // open opens the program at p.Path.
 func open(p *Program, find record.Options) (*Program, error) {
 	m, err := mapped.Open(p.Path)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		// It can still be executed.
-		p.Untraced = "cannot be read"
+		p.Untraced = untracedUnread
 		return p, nil
 	case errors.Is(err, mapped.ErrEmpty):
 		p.Untraced = "empty file"

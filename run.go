@@ -295,9 +295,9 @@ func (p *Program) run(
 	defer r.libraries.close()
 	if r.libraries != nil {
 		so.Library, so.OnlySwaps = r.libraries.open, o.onlySwaps()
-		so.NoLoader = len(o.Libraries) == 0 && p.File != nil && !p.loads() || so.OnlySwaps && !p.loadsSwaps()
+		so.NoLoader = len(o.Libraries) == 0 && (p.File != nil && !p.loads() || p.unread()) || so.OnlySwaps && !p.loadsSwaps()
 	}
-	if p.Untraced != "" && o.Logf != nil && (r.executed == nil || p.File != nil) { // else it is said of what runs a script
+	if p.Untraced != "" && o.Logf != nil && (r.executed == nil || p.File != nil || p.unread()) { // else it is said of what runs a script
 		o.Logf("%s runs untraced: %s", p.Path, p.Untraced)
 	}
 	r.controlled(&so)
