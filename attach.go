@@ -95,6 +95,10 @@ func attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 		usual = osthread.Hurry()
 		defer usual()
 	}
+	attached := func() {
+		programs.Close() // a descriptor each
+		usual()
+	}
 	o.Plan.RootsElsewhere = len(o.Libraries) > 0
 	if o.Plan.Unwinders == patch.UnwindersBlind && o.LibraryCalls && o.Plan.Tracer != patch.Function && o.Logf != nil {
 		o.Logf("calls of libraries' functions are not recorded, as exceptions from there would not find the caller (%s); with -T function they are",
@@ -122,7 +126,7 @@ func attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 	so := session.Options{
 		Path: fmt.Sprintf("process %d", pids[0]), Args: commandLine(pids[0]),
 		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Flight: o.Flight, Info: o.Info, Logf: o.Logf, For: o.For, Hurry: o.Hurry,
-		Attach:  &session.Attach{PIDs: pids, Programs: programs, Plan: a.attach, Attached: usual},
+		Attach:  &session.Attach{PIDs: pids, Programs: programs, Plan: a.attach, Attached: attached},
 		Symbols: r.symbols,
 		Prepare: func(pool string) (*patch.Memory, error) {
 			a.pool = pool

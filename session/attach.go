@@ -57,7 +57,10 @@ func OpenPrograms(pids []int) *Programs {
 	ps := &Programs{make(map[int]*tracee.Program)}
 	deadline := time.Now().Add(loadPatience)
 	for _, pid := range pids {
-		if p, err := tracee.OpenProgram(pid); err == nil && ps.of[pid] == nil {
+		if ps.of[pid] != nil {
+			continue
+		}
+		if p, err := tracee.OpenProgram(pid); err == nil {
 			ps.of[pid] = p
 			p.AwaitLoaded(time.Until(deadline))
 		}
@@ -65,7 +68,7 @@ func OpenPrograms(pids []int) *Programs {
 	return ps
 }
 
-// Close closes them.
+// Close closes them; once more, it does nothing.
 func (ps *Programs) Close() {
 	for _, p := range ps.of {
 		p.Close()
