@@ -9,12 +9,15 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -193,4 +196,45 @@ func triggersIn(t *testing.T, live *fentry.Live, dir string) map[string]int {
 		t.Fatal(err)
 	}
 	return done
+}
+
+// Of several processes those that have ended are said together.
+func TestAttachEnded(t *testing.T) {
+	if !session.CanFollow() {
+		t.Skip("processes are attached to on x86-64")
+	}
+	testtool.Need(t, "gcc")
+	cmd := exec.Command(buildFile(t, "testdata/grows.c"))
+	c := startTold(t, cmd)
+	testtool.AwaitReady(t, cmd.Process.Pid)
+	var ended []int
+	for range 7 {
+		other := exec.Command("true")
+		if err := other.Run(); err != nil {
+			t.Fatal(err)
+		}
+		ended = append(ended, other.Process.Pid)
+	}
+	var mu sync.Mutex
+	var said []string
+	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Overhead: -1}
+	o.Logf = func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		said = append(said, fmt.Sprintf(format, args...))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := fentry.Attach(ctx, append(ended[:1:1], append([]int{cmd.Process.Pid}, ended[1:]...)...), o); err != nil {
+		t.Fatal(err)
+	}
+	e := ended
+	want := fmt.Sprintf("7 processes are not recorded: they are not there, or have ended: %d, %d, %d, %d, %d, 2 more", e[0], e[1], e[2], e[3], e[4])
+	if !slices.Contains(said, want) {
+		t.Errorf("%q, want %q", said, want)
+	}
+	c.in.Close()
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 5 {
+		t.Error(err)
+	}
 }

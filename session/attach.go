@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -143,6 +144,7 @@ type attachedProcess struct {
 func (s *session) attach() (st launch.Started, err error) {
 	s.attached.mu.Lock()
 	defer s.attached.mu.Unlock()
+	var ended []int
 	for _, pid := range s.o.Attach.PIDs {
 		p, err := s.attachTo(pid)
 		switch {
@@ -153,15 +155,47 @@ func (s *session) attach() (st launch.Started, err error) {
 			}
 		case len(s.o.Attach.PIDs) == 1:
 			return st, fmt.Errorf("process %d: %w", pid, err)
+		case !tracee.Left(err) && hasEnded(pid):
+			ended = append(ended, pid)
 		default:
 			s.leftOut(pid, err)
 		}
 	}
+	s.sayEnded(ended)
 	if len(s.attached.all) == 0 {
 		return st, s.noneAttached()
 	}
 	st.PID, st.Injected, st.Way = s.attached.all[0].pid, true, "in its memory, from now on"
 	return st, nil
+}
+
+// hasEnded tells whether there is no such process, or not any more.
+func hasEnded(pid int) bool {
+	st, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", pid))
+	if err == nil && st.Dead() {
+		_, err = procfs.LiveThread(pid) // its first thread can have ended alone
+	}
+	return err != nil
+}
+
+// sayEnded says that processes have ended before they could be attached to: of those of a server that makes one for each request
+// these are many.
+func (s *session) sayEnded(pids []int) {
+	const most = 5
+	var names []string
+	for _, pid := range pids[:min(most, len(pids))] {
+		names = append(names, strconv.Itoa(pid))
+	}
+	if more := len(pids) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	switch len(pids) {
+	case 0:
+	case 1:
+		s.logf("process %s is not recorded: it is not there, or has ended", names[0])
+	default:
+		s.logf("%d processes are not recorded: they are not there, or have ended: %s", len(pids), strings.Join(names, ", "))
+	}
 }
 
 // leftOut says why one of several processes is not recorded. If something was left in it, so does the result.
