@@ -136,17 +136,24 @@ func (l *layout) addRows(to *arch.Frames) {
 	}
 }
 
-// unwinds tells whether code that unwinds the stack may be in a static image. A
-// stripped one is believed to have it.
+// unwinds tells whether the stack may be unwound past functions of an image that has no search table: by code in it, or, if it
+// says so itself (__register_frame_info), by another image's. A static one that is stripped is believed to have such code.
 func (p *Plan) unwinds() bool {
 	if p.untabled() {
 		return false
 	}
 	syms, err := p.file.Symbols()
 	if err != nil || len(syms) == 0 {
-		return true
+		if p.file.ProgIndex(elf.PT_DYNAMIC) < 0 {
+			return true
+		}
+		if syms, err = p.file.DynamicSymbols(); err != nil {
+			return true
+		}
 	}
-	return slices.ContainsFunc(syms, func(s elfio.Symbol) bool { return strings.HasPrefix(s.Name, "_Unwind_") })
+	return slices.ContainsFunc(syms, func(s elfio.Symbol) bool {
+		return strings.HasPrefix(s.Name, "_Unwind_") || strings.HasPrefix(s.Name, "__register_frame")
+	})
 }
 
 // registers tells whether the image's start-up code registers .eh_frame, from somewhere in it on (gcc's crtbeginT.o does, in
