@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/osthread"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
@@ -250,14 +250,5 @@ func commandLine(pid int) []string {
 	if err != nil || len(b) == 0 {
 		return []string{fmt.Sprintf("process %d", pid)}
 	}
-	return splitCommandLine(string(b))
-}
-
-// splitCommandLine returns the arguments that a cmdline file has. A process that gives itself a title, such as "nginx: worker
-// process", writes it over them and fills the rest with NULs, which are no arguments.
-func splitCommandLine(text string) []string {
-	if first, rest, _ := strings.Cut(text, "\x00"); strings.Contains(first, " ") && strings.Trim(rest, "\x00") == "" {
-		return []string{first}
-	}
-	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
+	return format.Arguments(string(b), "\x00")
 }

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -223,9 +224,8 @@ func TestAttachEnded(t *testing.T) {
 		defer mu.Unlock()
 		said = append(said, fmt.Sprintf(format, args...))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := fentry.Attach(ctx, append(ended[:1:1], append([]int{cmd.Process.Pid}, ended[1:]...)...), o); err != nil {
+	o.For = 100 * time.Millisecond
+	if _, err := fentry.Attach(t.Context(), append(ended[:1:1], append([]int{cmd.Process.Pid}, ended[1:]...)...), o); err != nil {
 		t.Fatal(err)
 	}
 	e := ended
@@ -236,5 +236,54 @@ func TestAttachEnded(t *testing.T) {
 	c.in.Close()
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 5 {
 		t.Error(err)
+	}
+}
+
+// A recording that is to end while processes are attached to leaves alone those that it has not come to.
+func TestAttachInterrupted(t *testing.T) {
+	if !session.CanFollow() {
+		t.Skip("processes are attached to on x86-64")
+	}
+	testtool.Need(t, "gcc")
+	program := buildFile(t, "testdata/becomes.c")
+	const all = 5
+	var cmds []*exec.Cmd
+	var pids []int
+	var started []*controlled
+	for range all {
+		cmd := exec.Command(program)
+		started = append(started, startTold(t, cmd))
+		testtool.AwaitReady(t, cmd.Process.Pid)
+		cmds, pids = append(cmds, cmd), append(pids, cmd.Process.Pid)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var mu sync.Mutex
+	var said []string
+	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Overhead: -1}
+	o.Logf = func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		said = append(said, fmt.Sprintf(format, args...))
+		if strings.Contains(format, "as it runs already") {
+			cancel() // the first one is being planned
+		}
+	}
+	res, err := fentry.Attach(ctx, pids, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "4 of 5 processes are not recorded: the recording is to end before they were attached to"
+	if !slices.Contains(said, want) || len(res.Stays) > 0 {
+		t.Errorf("%q, want %q; %+v", said, want, res)
+	}
+	for i, cmd := range cmds {
+		if maps, _, _ := state(t, cmd.Process.Pid); strings.Contains(maps, "fentry") {
+			t.Errorf("process %d of %d:\n%s", i, all, maps)
+		}
+		started[i].in.Close()
+		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
+			t.Error(err)
+		}
 	}
 }

@@ -140,12 +140,25 @@ type attachedProcess struct {
 	at      *tracee.Attachment // nil: nothing was put into it
 }
 
-// attach attaches to all processes.
-func (s *session) attach() (st launch.Started, err error) {
+// attachProgress is how often it is said how many processes have been attached to.
+const attachProgress = 3 * time.Second
+
+// attach attaches to all processes, or, if the recording is to end already, to some.
+func (s *session) attach(over func() bool) (st launch.Started, err error) {
 	s.attached.mu.Lock()
 	defer s.attached.mu.Unlock()
 	var ended []int
-	for _, pid := range s.o.Attach.PIDs {
+	said := time.Now()
+	for i, pid := range s.o.Attach.PIDs {
+		switch all := len(s.o.Attach.PIDs); {
+		case len(s.attached.all) > 0 && over():
+			s.logf("%d of %d processes are not recorded: the recording is to end before they were attached to", all-i, all)
+			s.sayEnded(ended)
+			return s.begun(st), nil
+		case time.Since(said) >= attachProgress:
+			said = time.Now()
+			s.logf("attached to %d of %d processes", i, all)
+		}
 		p, err := s.attachTo(pid)
 		switch {
 		case err == nil:
@@ -165,8 +178,13 @@ func (s *session) attach() (st launch.Started, err error) {
 	if len(s.attached.all) == 0 {
 		return st, s.noneAttached()
 	}
+	return s.begun(st), nil
+}
+
+// begun completes what is said of processes that were attached to.
+func (s *session) begun(st launch.Started) launch.Started {
 	st.PID, st.Injected, st.Way = s.attached.all[0].pid, true, "in its memory, from now on"
-	return st, nil
+	return st
 }
 
 // hasEnded tells whether there is no such process, or not any more.

@@ -32,7 +32,7 @@ import (
 
 // A ControlError is an answer that a command cannot be followed.
 type ControlError struct {
-	Column int // in the command, from 1 on
+	Column int // in the command, from 1 on; 0: the command is right
 	Why    string
 }
 
@@ -401,7 +401,7 @@ func (s *session) dumpNow(c *command) (string, *ControlError) {
 	}
 	d, err := s.flight.askDump("fentry dump", c.last)
 	if err != nil {
-		return "", &ControlError{c.name.at, err.Error()}
+		return "", &ControlError{0, err.Error()}
 	}
 	dir, err := filepath.Abs(d.Dir)
 	if err != nil {

@@ -193,7 +193,7 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	s.openDoor()
 	s.flight = newFlight(s.o.Flight)
 	began := time.Now()
-	st, err := s.begin(l, signals)
+	st, err := s.begin(ctx, l, signals)
 	if err == nil {
 		if st.Injected && s.attached == nil {
 			s.injected = l.Memory
@@ -225,13 +225,13 @@ func (s *session) run(ctx context.Context) (Result, error) {
 }
 
 // begin starts the program, or attaches to those that run.
-func (s *session) begin(l *launch.Launcher, signals <-chan os.Signal) (launch.Started, error) {
+func (s *session) begin(ctx context.Context, l *launch.Launcher, signals <-chan os.Signal) (launch.Started, error) {
 	if s.attached == nil {
 		return s.launch(l, signals)
 	}
 	s.release()
 	s.work() // those that are attached to run on, and ask
-	st, err := s.attach()
+	st, err := s.attach(func() bool { return ctx.Err() != nil || len(signals) > 0 })
 	if s.o.Attach.Attached != nil {
 		s.o.Attach.Attached()
 	}

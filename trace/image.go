@@ -57,7 +57,7 @@ func (im *Image) set(s string) error {
 		id, err = strconv.ParseUint(val, 16, 64)
 		im.Home = ImageID(id)
 	case "cmdline":
-		im.Command = strings.Split(strings.TrimSuffix(val, "\x1f"), "\x1f")
+		im.Command = format.Arguments(val, "\x1f")
 	case "ppid":
 		im.Parent, err = strconv.Atoi(val)
 	case "nsites":

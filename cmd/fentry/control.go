@@ -169,7 +169,11 @@ func runControl(a *app, cmd *cobra.Command, process, command string) error {
 		err = release(pid)
 	}
 	var wrong *session.ControlError
-	if errors.As(err, &wrong) {
+	switch {
+	case !errors.As(err, &wrong):
+	case wrong.Column == 0: // the command is right
+		return fmt.Errorf("%s: %s", command, wrong.Why)
+	default:
 		return fmt.Errorf("%s: column %d: %s", command, wrong.Column, wrong.Why)
 	}
 	if err != nil {

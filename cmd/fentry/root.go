@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -98,7 +99,7 @@ LD_PRELOAD.`,
 			if err := a.checkGlobals(); err != nil {
 				return &usageError{cmd, err}
 			}
-			return checkFiles(cmd.Name())
+			return cmp.Or(checkFiles(cmd.Name()), checkThreads(cmd.Name()))
 		},
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {

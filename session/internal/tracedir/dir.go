@@ -170,8 +170,8 @@ func (d *Dir) Where() (name string, moved bool) {
 		return d.Name, false
 	}
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", d.dir.Fd()))
-	if err != nil {
-		return "", false
+	if err != nil || unix.Lstat(path, &at) != nil || at.Dev != now.Dev || at.Ino != now.Ino {
+		return "", false // its file system is not mounted any more, or not where this process could see it
 	}
 	if !filepath.IsAbs(d.Name) {
 		if wd, err := os.Getwd(); err == nil {

@@ -293,3 +293,36 @@ func TestLocked(t *testing.T) {
 		t.Error("an older trace with a socket is not removed")
 	}
 }
+
+// A file system that is not mounted any more takes its traces with it.
+func TestUnmounted(t *testing.T) {
+	place := t.TempDir()
+	if err := unix.Mount("none", place, "tmpfs", 0, "size=1m"); err != nil {
+		if !errors.Is(err, unix.EPERM) {
+			t.Fatal(err)
+		}
+		t.Skip("only root can mount")
+	}
+	mounted := true
+	defer func() {
+		if mounted {
+			_ = unix.Unmount(place, unix.MNT_DETACH)
+		}
+	}()
+	d, err := Create(filepath.Join(place, "d"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	d.Commit()
+	if name, moved := d.Where(); name != d.Name || moved {
+		t.Errorf("%q, %v", name, moved)
+	}
+	if err := unix.Unmount(place, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	mounted = false
+	if name, _ := d.Where(); name != "" {
+		t.Errorf("it is in %q", name)
+	}
+}

@@ -203,8 +203,11 @@ func (a *Attachment) retire(ts *threads) error {
 
 // left is an error of taking out a tracer.
 func left(err error) error {
-	if err == nil || errors.Is(err, ErrEnded) {
-		return err
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrEnded):
+		return ErrEnded
 	}
 	return fmt.Errorf("the tracer of a recorder that has ended is in it, and cannot be taken out: %w", err)
 }

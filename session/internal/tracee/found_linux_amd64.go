@@ -230,6 +230,9 @@ func (f *finder) lists(j *journal, im *image) error {
 }
 
 func (j *journal) because(err error) error {
+	if errors.Is(err, ErrEnded) {
+		return ErrEnded
+	}
 	return fmt.Errorf("the tracer in it, whose recorder has ended, cannot be taken out: %w", err)
 }
 

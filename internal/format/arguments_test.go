@@ -1,6 +1,4 @@
-//go:build linux
-
-package fentry
+package format
 
 import (
 	"slices"
@@ -8,7 +6,7 @@ import (
 )
 
 // Empty arguments are arguments, and what a title leaves of them is none.
-func TestSplitCommandLine(t *testing.T) {
+func TestArguments(t *testing.T) {
 	for text, want := range map[string][]string{
 		"cat\x00-n\x00a b\x00":                   {"cat", "-n", "a b"},
 		"cat\x00\x00\x00":                        {"cat", "", ""},
@@ -18,7 +16,7 @@ func TestSplitCommandLine(t *testing.T) {
 		"postgres: checkpointer ":                {"postgres: checkpointer "},
 		"sshd: /usr/sbin/sshd -D [listener]\x00": {"sshd: /usr/sbin/sshd -D [listener]"},
 	} {
-		if got := splitCommandLine(text); !slices.Equal(got, want) {
+		if got := Arguments(text, "\x00"); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
