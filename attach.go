@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/osthread"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/record"
@@ -124,7 +123,7 @@ func attach(ctx context.Context, pids []int, o Options) (*Result, error) {
 		defer r.followed.close()
 	}
 	so := session.Options{
-		Path: fmt.Sprintf("process %d", pids[0]), Args: commandLine(pids[0]),
+		Path: fmt.Sprintf("process %d", pids[0]), Args: session.CommandLine(pids[0]),
 		Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Flight: o.Flight, Info: o.Info, Logf: o.Logf, For: o.For, Hurry: o.Hurry,
 		Attach:  &session.Attach{PIDs: pids, Programs: programs, Plan: a.attach, Attached: attached},
 		Symbols: r.symbols,
@@ -242,13 +241,4 @@ func (e *executed) found(path string, exe *os.File) *Program {
 		return x.program
 	}
 	return nil
-}
-
-// commandLine is the arguments of a process.
-func commandLine(pid int) []string {
-	b, err := os.ReadFile(session.ProcessDir(pid) + "/cmdline")
-	if err != nil || len(b) == 0 {
-		return []string{fmt.Sprintf("process %d", pid)}
-	}
-	return format.Arguments(string(b), "\x00")
 }

@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry"
+	"github.com/fentry-dev/fentry/internal/testtool"
 	"github.com/fentry-dev/fentry/session"
 	"github.com/fentry-dev/fentry/trace"
 )
@@ -105,6 +109,52 @@ static void eats(void)
 	}
 	if steps := checkFrom(t, o.Dir, "step"); steps == 0 {
 		t.Error("what it did last is not there")
+	}
+}
+
+// A process whose control group has no memory left for the tracer is refused: the kernel would kill it. A buffer is as large as the
+// group allows.
+func TestAttachNoRoom(t *testing.T) {
+	if !session.CanFollow() {
+		t.Skip("processes are attached to on x86-64")
+	}
+	if b, err := os.ReadFile("/proc/meminfo"); err != nil || !regexp.MustCompile(`(?m)^SwapTotal: +0 kB$`).Match(b) {
+		t.Skip("there is swap")
+	}
+	program := buildFile(t, "testdata/grows.c")
+	for _, c := range []struct {
+		room int
+		want string
+	}{
+		{1 << 20, "KiB of its memory, and "},
+		{16 << 20, ""},
+	} {
+		cmd := exec.Command(program)
+		r := startTold(t, cmd)
+		testtool.AwaitReady(t, cmd.Process.Pid)
+		r.line()
+		memoryGroup(t, cmd.Process.Pid, c.room)
+		var mu sync.Mutex
+		var said []string
+		o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Buffer: 64 << 20, Policy: trace.PolicyDrop, Overhead: -1,
+			For: 100 * time.Millisecond}
+		o.Logf = func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			said = append(said, fmt.Sprintf(format, args...))
+		}
+		_, err := fentry.Attach(t.Context(), []int{cmd.Process.Pid}, o)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+		if !slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, "limited to ") }) {
+			t.Errorf("%q", said)
+		}
+		r.do("1")
+		r.in.Close()
+		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 5 {
+			t.Error(err)
+		}
 	}
 }
 

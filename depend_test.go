@@ -71,7 +71,7 @@ var mayImport = map[string][]string{
 	"session/internal/samples": {"trace", "internal/format", "internal/mapped", "session/internal/clock", "session/internal/perf",
 		"stacks", "symbol"},
 	"session/internal/tracee": {"arch", "arch/amd64", "arch/arm64", "elfio", "internal/format", "internal/mapped", "internal/osthread", "internal/parallel",
-		"internal/safefile", "patch", "stub", "session/internal/procfs"},
+		"internal/safefile", "patch", "stub", "session/internal/limits", "session/internal/procfs"},
 	"session/internal/launch": {"arch", "patch", "internal/machine", "internal/mapped", "internal/places", "internal/safefile",
 		"session/internal/tracee"},
 

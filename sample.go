@@ -64,7 +64,7 @@ func sampleRunning(ctx context.Context, pids []int, o Options) (*Result, error) 
 		return nil, fmt.Errorf("stacks on a timer, with functions or system calls, %w", ErrAttach)
 	}
 	so := session.Options{
-		Path: "/proc", Args: commandLine(pids[0]), Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Info: o.Info, Logf: o.Logf,
+		Path: "/proc", Args: session.CommandLine(pids[0]), Dir: o.Dir, Buffer: o.Buffer, Policy: o.Policy, Info: o.Info, Logf: o.Logf,
 		For: o.For, Attach: &session.Attach{PIDs: pids}, Untouched: true,
 		SampleEvery: o.StackEvery, SamplePartial: o.StackMode == StackPartial,
 	}

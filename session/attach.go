@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fentry-dev/fentry/arch"
+	"github.com/fentry-dev/fentry/internal/format"
 	"github.com/fentry-dev/fentry/internal/safefile"
 	"github.com/fentry-dev/fentry/patch"
 	"github.com/fentry-dev/fentry/session/internal/launch"
@@ -107,6 +108,15 @@ func Release(pid int) error {
 
 // ProcessDir is where a process's files are in /proc, even if its first thread has ended.
 func ProcessDir(pid int) string { return procfs.Dir(pid) }
+
+// CommandLine is the arguments of a process, as far as it says them.
+func CommandLine(pid int) []string {
+	b, err := os.ReadFile(ProcessDir(pid) + "/cmdline")
+	if err != nil || len(b) == 0 {
+		return []string{fmt.Sprintf("process %d", pid)}
+	}
+	return format.Arguments(string(b), "\x00")
+}
 
 // ErrEnded: a process has ended.
 var ErrEnded = procfs.ErrEnded

@@ -65,7 +65,8 @@ func (s *session) copyFrequency() {
 
 // bufferSize is how large the pool is to be: as the user asked for, unless memory is
 // limited, or the size of files, of which the pool is one. Programs use all of it in turn,
-// and whoever reaches the limit of a control group is killed.
+// and whoever reaches the limit of a control group is killed. What a process writes to first
+// counts for its own group, not the recorder's.
 func (s *session) bufferSize() int64 {
 	root := os.DirFS("/")
 	size, by := s.o.Buffer, limits.Limit{}
@@ -75,6 +76,11 @@ func (s *session) bufferSize() int64 {
 		}
 	}
 	use(limits.Memory(root), 4)
+	if s.o.Attach != nil {
+		for _, pid := range s.o.Attach.PIDs {
+			use(limits.Room(root, pid), 4)
+		}
+	}
 	use(limits.AddressSpace(root), 4)
 	use(limits.FileSize(), 2)
 	if by.From == "" {

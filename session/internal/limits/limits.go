@@ -30,13 +30,64 @@ type Limit struct {
 // hierarchies are, and which group is at the top there.
 func Memory(root fs.FS) Limit {
 	l := Limit{Bytes: None}
-	groups, err := fs.ReadFile(root, "proc/self/cgroup")
-	if err != nil {
+	inGroups(root, "self", func(h *hierarchy, dir string) {
+		file := path.Join(h.mount, dir, h.file)
+		if n, ok := readLimit(root, file); ok && n < l.Bytes {
+			l = Limit{n, file}
+		}
+	})
+	return l
+}
+
+// Room is how much more memory control groups let a process have before the kernel kills it, or another one of its groups, as
+// far as that can be known: what is in use and can be had by writing or dropping it is none. Where there is swap there is no limit.
+func Room(root fs.FS, pid int) Limit {
+	l := Limit{Bytes: None}
+	if swap, ok := readField(root, "/proc/meminfo", "SwapTotal:"); !ok || swap > 0 {
 		return l
+	}
+	inGroups(root, strconv.Itoa(pid), func(h *hierarchy, dir string) {
+		file := path.Join(h.mount, dir, h.file)
+		most, limited := readLimit(root, file)
+		used, known := readLimit(root, path.Join(h.mount, dir, h.used))
+		if !limited || !known {
+			return
+		}
+		for _, name := range h.reclaimed {
+			n, _ := readField(root, path.Join(h.mount, dir, "memory.stat"), name)
+			used -= n
+		}
+		if n := max(0, most-max(0, used)); n < l.Bytes {
+			l = Limit{n, file}
+		}
+	})
+	return l
+}
+
+// readField reads a number from a file with a name and a number on each line.
+func readField(root fs.FS, file, name string) (n int64, ok bool) {
+	b, err := fs.ReadFile(root, strings.TrimPrefix(file, "/"))
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == name {
+			n, err = strconv.ParseInt(f[1], 10, 64)
+			return n, err == nil && n >= 0
+		}
+	}
+	return 0, false
+}
+
+// inGroups visits the groups of a process, and those above them, as far as they are visible.
+func inGroups(root fs.FS, process string, visit func(h *hierarchy, dir string)) {
+	groups, err := fs.ReadFile(root, "proc/"+process+"/cgroup")
+	if err != nil {
+		return
 	}
 	mounts, err := fs.ReadFile(root, "proc/self/mountinfo")
 	if err != nil {
-		return l
+		return
 	}
 	for _, h := range hierarchies(mounts) {
 		group, ok := strings.CutPrefix(groupIn(groups, h.controller), h.top)
@@ -44,23 +95,19 @@ func Memory(root fs.FS) Limit {
 			continue
 		}
 		for dir := path.Join("/", group); ; dir = path.Dir(dir) {
-			file := path.Join(h.mount, dir, h.file)
-			if n, ok := readLimit(root, file); ok && n < l.Bytes {
-				l = Limit{n, file}
-			}
-			if dir == "/" {
+			if visit(&h, dir); dir == "/" {
 				break
 			}
 		}
 	}
-	return l
 }
 
 // hierarchy is a place where control groups that limit memory are mounted.
 type hierarchy struct {
 	mount, top string // where it is, and which group is there ("" for the root)
 	controller string // as in /proc/self/cgroup
-	file       string // with the limit
+	file, used string // with the limit, and with what is in use
+	reclaimed  []string
 }
 
 // hierarchies finds them. A line of mountinfo is
@@ -76,9 +123,11 @@ func hierarchies(mounts []byte) (found []hierarchy) {
 		h := hierarchy{mount: f[4], top: strings.TrimSuffix(f[3], "/")}
 		switch {
 		case g[0] == "cgroup2":
-			h.file = "memory.max"
+			h.file, h.used = "memory.max", "memory.current"
+			h.reclaimed = []string{"inactive_file", "active_file", "slab_reclaimable"}
 		case g[0] == "cgroup" && strings.Contains(","+g[2]+",", ",memory,"):
-			h.controller, h.file = "memory", "memory.limit_in_bytes"
+			h.controller, h.file, h.used = "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+			h.reclaimed = []string{"total_inactive_file", "total_active_file"}
 		default:
 			continue
 		}

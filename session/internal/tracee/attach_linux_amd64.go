@@ -226,6 +226,9 @@ func (a *Attachment) add(ts *threads, images []*image, pool int) error {
 		return err
 	}
 	images = b.images
+	if err := ts.roomFor(images, edits); err != nil {
+		return err
+	}
 	var stack remoteStack
 	err = ts.within(true, func() error {
 		if err := ts.filtered(); err != nil {
