@@ -504,6 +504,9 @@ func (s *session) detachFrom(p procfs.Process) error {
 	if of == nil && procfs.Descends(p.Pid, os.Getpid()) && ownProgram(p.Pid) {
 		return tracee.ErrOther // a child of the recorder's, which has its memory until it executes a program
 	}
+	if of == nil && s.executedIn(p.Pid) != nil {
+		return tracee.ErrOther // giveBack is for programs that were executed, whoever has done so
+	}
 	if of == nil {
 		return unknown(p, "its parent is not known any more: the tracer stays in it, and does nothing")
 	}

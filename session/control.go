@@ -27,7 +27,7 @@ import (
 //
 // The recorder listens, never the program: at a socket that is named after each process that the session began with, in a
 // directory of this user's alone. Who asks must be this user or root, as the kernel says who it is, and who answers must be,
-// too. A line is asked and a line answered: "ok", or "error", the column in the line that it is about, and why. What a line
+// too. A line is asked and a line answered: "ok", or "error", the column in the line that it is about (0: none), and why. What a line
 // says is understood and looked up as a whole before anything is changed (command.go, settings.go).
 
 // A ControlError is an answer that a command cannot be followed.
@@ -323,7 +323,7 @@ func (s *session) tellEnd() {
 	s.res.Stays = slices.Clone(s.control.stay)
 	answer := "ok"
 	if len(s.control.stay) > 0 {
-		answer = "error 1: " + strings.ReplaceAll(strings.Join(s.control.stay, "; "), "\n", ", ")
+		answer = "error 0: " + strings.ReplaceAll(strings.Join(s.control.stay, "; "), "\n", ", ")
 	}
 	for _, c := range s.control.part {
 		_ = c.SetWriteDeadline(time.Now().Add(endPatience))
