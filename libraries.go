@@ -72,6 +72,7 @@ type libraries struct {
 	files  map[string][]*library // by identity
 	order  []*library            // as they were loaded
 	kept   bool                  // something new is in the cache
+	unkept int                   // copies for which the cache had no room
 
 	keptNames bool // so is a symbol file
 }
@@ -204,6 +205,9 @@ func (l *libraries) close() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.unkept > 1 && l.cache != nil {
+		l.logf("patched copies of %d more libraries are not kept", l.unkept-1)
+	}
 	if l.kept {
 		if err := l.cache.Trim(cacheKind, cache.DefaultLimit); err != nil {
 			l.logf("%v", err)
@@ -469,7 +473,7 @@ func (l *libraries) keep(lib *library, key string, im *libraryImage) error {
 			lib.copied, lib.key, l.kept = f, key, true
 			return nil
 		}
-		if l.cache != nil {
+		if l.unkept++; l.cache != nil && l.unkept == 1 { // others are counted
 			l.logf("%s: the patched copy is not kept: %v", lib.Path, err)
 		}
 	}
