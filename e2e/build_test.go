@@ -20,6 +20,7 @@ type kind struct {
 	cpu             string   // what the emulator shall be; "": all it can
 	needs           []string // beside the compiler
 	plain           bool     // leaves no sites: functions' own first instructions are displaced
+	wide            bool     // only in wide runs
 }
 
 // A link is a way to link an executable.
@@ -74,7 +75,7 @@ var (
 		// Static ones trace their C library, too: there a forked child's first events are lost under emulators (stub/src/thread.c).
 		{name: "arm64-plain", compiler: "gcc", links: allLinks[:2], target: arm64, plain: true},
 		{name: "arm64-untabled", compiler: "gcc", cflags: untabled, links: allLinks[:2], target: arm64, plain: true},
-		{name: "arm64-shortsite", compiler: "gcc", cflags: []string{"-fpatchable-function-entry=2,2"}, links: allLinks[:1], target: arm64, plain: true},
+		{name: "arm64-shortsite", compiler: "gcc", cflags: []string{"-fpatchable-function-entry=2,2"}, links: allLinks[:1], target: arm64, plain: true, wide: true},
 	}
 	links = []link{
 		{name: "pie", cflags: []string{"-fPIE"}, ldflags: []string{"-pie"}},
@@ -93,7 +94,7 @@ func configsOf(kinds []kind) []config {
 	for _, o := range optLevels {
 		for _, l := range links {
 			for _, k := range kinds {
-				if slices.Contains(k.links, l.name) {
+				if slices.Contains(k.links, l.name) && (!k.wide || testtool.Wide()) {
 					out = append(out, config{k, l, o})
 				}
 			}
