@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -216,22 +215,17 @@ func TestAttachEnded(t *testing.T) {
 		}
 		ended = append(ended, other.Process.Pid)
 	}
-	var mu sync.Mutex
-	var said []string
+	var said messages
 	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Overhead: -1}
-	o.Logf = func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		said = append(said, fmt.Sprintf(format, args...))
-	}
+	o.Logf = said.logf
 	o.For = 100 * time.Millisecond
 	if _, err := fentry.Attach(t.Context(), append(ended[:1:1], append([]int{cmd.Process.Pid}, ended[1:]...)...), o); err != nil {
 		t.Fatal(err)
 	}
 	e := ended
 	want := fmt.Sprintf("7 processes are not recorded: they are not there, or have ended: %d, %d, %d, %d, %d, 2 more", e[0], e[1], e[2], e[3], e[4])
-	if !slices.Contains(said, want) {
-		t.Errorf("%q, want %q", said, want)
+	if !slices.Contains(said.list, want) {
+		t.Errorf("%q, want %q", said.list, want)
 	}
 	c.in.Close()
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 5 {
@@ -258,13 +252,10 @@ func TestAttachInterrupted(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var mu sync.Mutex
-	var said []string
+	var said messages
 	o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Overhead: -1}
 	o.Logf = func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		said = append(said, fmt.Sprintf(format, args...))
+		said.logf(format, args...)
 		if strings.Contains(format, "as it runs already") {
 			cancel() // the first one is being planned
 		}
@@ -274,8 +265,8 @@ func TestAttachInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "4 of 5 processes are not recorded: the recording is to end before they were attached to"
-	if !slices.Contains(said, want) || len(res.Stays) > 0 {
-		t.Errorf("%q, want %q; %+v", said, want, res)
+	if !slices.Contains(said.list, want) || len(res.Stays) > 0 {
+		t.Errorf("%q, want %q; %+v", said.list, want, res)
 	}
 	for i, cmd := range cmds {
 		if maps, _, _ := state(t, cmd.Process.Pid); strings.Contains(maps, "fentry") {

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -134,21 +133,16 @@ func TestAttachNoRoom(t *testing.T) {
 		testtool.AwaitReady(t, cmd.Process.Pid)
 		r.line()
 		memoryGroup(t, cmd.Process.Pid, c.room)
-		var mu sync.Mutex
-		var said []string
+		var said messages
 		o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data"), Buffer: 64 << 20, Policy: trace.PolicyDrop, Overhead: -1,
 			For: 100 * time.Millisecond}
-		o.Logf = func(format string, args ...any) {
-			mu.Lock()
-			defer mu.Unlock()
-			said = append(said, fmt.Sprintf(format, args...))
-		}
+		o.Logf = said.logf
 		_, err := fentry.Attach(t.Context(), []int{cmd.Process.Pid}, o)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
-		if !slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, "limited to ") }) {
-			t.Errorf("%q", said)
+		if !slices.ContainsFunc(said.list, func(s string) bool { return strings.HasPrefix(s, "limited to ") }) {
+			t.Errorf("%q", said.list)
 		}
 		r.do("1")
 		r.in.Close()

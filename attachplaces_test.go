@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/fentry-dev/fentry"
@@ -89,14 +88,9 @@ func TestAttachPlaces(t *testing.T) {
 		return c.line()
 	}
 	c.line() // it has begun
-	var mu sync.Mutex
-	var said []string
+	var said messages
 	o := fentry.Options{Dir: filepath.Join(dir, "fentry.data"), Libraries: []string{"libgiven"}, Policy: trace.PolicyDrop, Overhead: -1}
-	o.Logf = func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		said = append(said, fmt.Sprintf(format, args...))
-	}
+	o.Logf = said.logf
 	ready := make(chan struct{})
 	o.Live = func(*fentry.Live) { close(ready) }
 	ctx, cancel := context.WithCancel(context.Background())
@@ -138,7 +132,7 @@ func TestAttachPlaces(t *testing.T) {
 		t.Error(err)
 	}
 	crowded := 0
-	for _, s := range said {
+	for _, s := range said.list {
 		if strings.HasPrefix(s, lib+": not traced where it is loaded now: there is no room") {
 			crowded++
 		} else if strings.HasPrefix(s, "process ") {
@@ -146,7 +140,7 @@ func TestAttachPlaces(t *testing.T) {
 		}
 	}
 	if crowded != 1 {
-		t.Errorf("said %d times: %q", crowded, said)
+		t.Errorf("said %d times: %q", crowded, said.list)
 	}
 	tr, err := trace.Open(o.Dir)
 	if err != nil {

@@ -88,11 +88,11 @@ func TestAttachLeavesJumpsAway(t *testing.T) {
 			r := start(t, buildFile(t, "testdata/jumpsaway.cpp", slices.Concat(flags, blind(t), []string{library, "-Wl,-rpath," + filepath.Dir(library)})...))
 			o := fentry.Options{Dir: filepath.Join(t.TempDir(), "fentry.data")}
 			attachUntil(t, r.cmd.Process.Pid, o, 100*time.Millisecond, "_Z4leafi")
-			var said []string
+			var said messages
 			o.LibraryCalls, o.For = true, 100*time.Millisecond
-			o.Logf = func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
-			if _, err := fentry.Attach(context.Background(), []int{r.cmd.Process.Pid}, o); err != nil || !strings.Contains(fmt.Sprint(said), "jumps-away") {
-				t.Errorf("calls of libraries: %v, %q", err, said)
+			o.Logf = said.logf
+			if _, err := fentry.Attach(context.Background(), []int{r.cmd.Process.Pid}, o); err != nil || !strings.Contains(fmt.Sprint(said.list), "jumps-away") {
+				t.Errorf("calls of libraries: %v, %q", err, said.list)
 			}
 			// Entries alone are recorded of all of them.
 			o.For, o.Plan.Tracer = 0, patch.Function

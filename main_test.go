@@ -21,6 +21,18 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// messages are those that Logf was called with, from whatever goroutine.
+type messages struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (m *messages) logf(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.list = append(m.list, fmt.Sprintf(format, args...))
+}
+
 // builtRecorder is fentry, which is compiled for all tests together.
 var builtRecorder struct {
 	once sync.Once

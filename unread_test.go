@@ -3,14 +3,12 @@
 package fentry_test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -33,23 +31,18 @@ func TestUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unprivileged(t)()
-	var mu sync.Mutex
-	var said []string
+	var said messages
 	o := fentry.Options{Dir: filepath.Join(dir, "fentry.data")}
-	o.Logf = func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		said = append(said, fmt.Sprintf(format, args...))
-	}
+	o.Logf = said.logf
 	res, err := fentry.Run(t.Context(), exec.Command(program), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const why = "its file cannot be read"
-	if res.Status.ExitStatus() != 0 || res.Untraced != why || !slices.Contains(said, program+" runs untraced: "+why) {
-		t.Errorf("%+v; %q", res, said)
+	if res.Status.ExitStatus() != 0 || res.Untraced != why || !slices.Contains(said.list, program+" runs untraced: "+why) {
+		t.Errorf("%+v; %q", res, said.list)
 	}
-	if s := strings.Join(said, "\n"); strings.Contains(s, "libraries") {
+	if s := strings.Join(said.list, "\n"); strings.Contains(s, "libraries") {
 		t.Error(s)
 	}
 }

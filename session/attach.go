@@ -160,12 +160,12 @@ func (s *session) attach(over func() bool) (st launch.Started, err error) {
 	var ended []int
 	said := time.Now()
 	for i, pid := range s.o.Attach.PIDs {
-		switch all := len(s.o.Attach.PIDs); {
-		case len(s.attached.all) > 0 && over():
+		all := len(s.o.Attach.PIDs)
+		if len(s.attached.all) > 0 && over() {
 			s.logf("%d of %d processes are not recorded: the recording is to end before they were attached to", all-i, all)
-			s.sayEnded(ended)
-			return s.begun(st), nil
-		case time.Since(said) >= attachProgress:
+			break
+		}
+		if time.Since(said) >= attachProgress {
 			said = time.Now()
 			s.logf("attached to %d of %d processes", i, all)
 		}
@@ -176,7 +176,7 @@ func (s *session) attach(over func() bool) (st launch.Started, err error) {
 			if p.at != nil {
 				st.Setup = max(st.Setup, p.at.Stopped)
 			}
-		case len(s.o.Attach.PIDs) == 1:
+		case all == 1:
 			return st, fmt.Errorf("process %d: %w", pid, err)
 		case !tracee.Left(err) && hasEnded(pid):
 			ended = append(ended, pid)
@@ -188,13 +188,8 @@ func (s *session) attach(over func() bool) (st launch.Started, err error) {
 	if len(s.attached.all) == 0 {
 		return st, s.noneAttached()
 	}
-	return s.begun(st), nil
-}
-
-// begun completes what is said of processes that were attached to.
-func (s *session) begun(st launch.Started) launch.Started {
 	st.PID, st.Injected, st.Way = s.attached.all[0].pid, true, "in its memory, from now on"
-	return st
+	return st, nil
 }
 
 // hasEnded tells whether there is no such process, or not any more.

@@ -358,11 +358,12 @@ func (t *Trace) makeName(id FuncID, f Func) string {
 	}
 	name := f.Display()
 	if name == "" {
-		name = fmt.Sprintf("%s:#%d", t.imageName(id), id.ID)
-	} else if f.Name != "" && t.name != nil {
+		return fmt.Sprintf("%s:#%d", t.imageName(id), id.ID)
+	}
+	if f.Name != "" && t.name != nil {
 		name = t.name(name)
 	}
-	if t.nameImages && f.Display() != "" && int(id.Image) < len(t.Images) {
+	if t.nameImages && int(id.Image) < len(t.Images) {
 		name += " [" + t.imageName(id) + "]"
 	}
 	return name

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,7 +44,7 @@ func Memory(root fs.FS) Limit {
 // far as that can be known: what is in use and can be had by writing or dropping it is none. Where there is swap there is no limit.
 func Room(root fs.FS, pid int) Limit {
 	l := Limit{Bytes: None}
-	if swap, ok := readField(root, "/proc/meminfo", "SwapTotal:"); !ok || swap > 0 {
+	if swap, ok := readFields(root, "/proc/meminfo", "SwapTotal:"); !ok || swap > 0 {
 		return l
 	}
 	inGroups(root, strconv.Itoa(pid), func(h *hierarchy, dir string) {
@@ -53,30 +54,30 @@ func Room(root fs.FS, pid int) Limit {
 		if !limited || !known {
 			return
 		}
-		for _, name := range h.reclaimed {
-			n, _ := readField(root, path.Join(h.mount, dir, "memory.stat"), name)
-			used -= n
-		}
-		if n := max(0, most-max(0, used)); n < l.Bytes {
+		reclaimed, _ := readFields(root, path.Join(h.mount, dir, "memory.stat"), h.reclaimed...)
+		if n := max(0, most-max(0, used-reclaimed)); n < l.Bytes {
 			l = Limit{n, file}
 		}
 	})
 	return l
 }
 
-// readField reads a number from a file with a name and a number on each line.
-func readField(root fs.FS, file, name string) (n int64, ok bool) {
+// readFields adds numbers of a file with a name and a number on each line; ok is false if it has none of them.
+func readFields(root fs.FS, file string, names ...string) (sum int64, ok bool) {
 	b, err := fs.ReadFile(root, strings.TrimPrefix(file, "/"))
 	if err != nil {
 		return 0, false
 	}
 	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == name {
-			n, err = strconv.ParseInt(f[1], 10, 64)
-			return n, err == nil && n >= 0
+		f := strings.Fields(line)
+		if len(f) < 2 || !slices.Contains(names, f[0]) {
+			continue
+		}
+		if n, err := strconv.ParseInt(f[1], 10, 64); err == nil && n >= 0 {
+			sum, ok = sum+n, true
 		}
 	}
-	return 0, false
+	return sum, ok
 }
 
 // inGroups visits the groups of a process, and those above them, as far as they are visible.

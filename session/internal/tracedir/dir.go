@@ -81,8 +81,18 @@ func Create(path string) (*Dir, error) {
 	return d, nil
 }
 
+// create is createNow, once what a killed recorder has left is whole, if it is that.
 func (d *Dir) create() error {
-	d.awaitKeeper()
+	for deadline := time.Now().Add(keeperPatience); ; time.Sleep(keeperPatience / 1000) {
+		err := d.createNow()
+		var is *errRecording
+		if !errors.As(err, &is) || !is.forsaken || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+func (d *Dir) createNow() error {
 	unlock, had := d.lockParent()
 	defer unlock()
 	if err := d.rotate(had); err != nil {
@@ -102,7 +112,7 @@ func (d *Dir) create() error {
 	}
 	if unix.Flock(int(d.Events.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK {
 		d.undo()
-		return &errRecording{d.Name}
+		return &errRecording{dir: d.Name}
 	}
 	return nil
 }
@@ -126,7 +136,10 @@ func (d *Dir) lockParent() (unlock func(), had bool) {
 // by a patched program alone.
 var ErrRecording = errors.New("is being recorded")
 
-type errRecording struct{ dir string }
+type errRecording struct {
+	dir      string
+	forsaken bool // by its recorder, which has ended
+}
 
 func (e *errRecording) Error() string { return e.dir + " " + ErrRecording.Error() }
 func (e *errRecording) Unwrap() error { return ErrRecording }
@@ -142,9 +155,8 @@ func beingWritten(dir *safefile.Dir) bool {
 		return true
 	}
 	// Programs that write the file themselves map it and do not lock it.
-	var head [format.HeaderSize]byte
-	if _, err := f.ReadAt(head[:], 0); err != nil || string(head[:len(format.FileMagic)]) != format.FileMagic ||
-		le.Uint32(head[format.HLayout:]) != uint32(trace.LayoutSlots) || le.Uint32(head[format.HClosed:]) != 0 {
+	head, ok := readHeader(f)
+	if !ok || le.Uint32(head[format.HLayout:]) != uint32(trace.LayoutSlots) || le.Uint32(head[format.HClosed:]) != 0 {
 		return false
 	}
 	var st unix.Stat_t
@@ -158,6 +170,12 @@ func beingWritten(dir *safefile.Dir) bool {
 	return len(procfs.SharedFile{Inode: st.Ino, Path: path}.Mappers(le.Uint64(head[format.HLeaderStart:]))) > 0
 }
 
+// readHeader reads the header of an events file.
+func readHeader(f *os.File) (head [format.HeaderSize]byte, ok bool) {
+	_, err := f.ReadAt(head[:], 0)
+	return head, err == nil && string(head[:len(format.FileMagic)]) == format.FileMagic
+}
+
 // Where is the directory's name now: the one that was given if it is still right,
 // "" if the trace has been removed.
 func (d *Dir) Where() (name string, moved bool) {
@@ -166,11 +184,12 @@ func (d *Dir) Where() (name string, moved bool) {
 	if unix.Fstat(int(d.Events.Fd()), &ev) != nil || ev.Nlink == 0 || err != nil || now.Nlink == 0 {
 		return "", false
 	}
-	if unix.Lstat(d.Path, &at) == nil && at.Dev == now.Dev && at.Ino == now.Ino {
+	is := func(path string) bool { return unix.Lstat(path, &at) == nil && at.Dev == now.Dev && at.Ino == now.Ino }
+	if is(d.Path) {
 		return d.Name, false
 	}
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", d.dir.Fd()))
-	if err != nil || unix.Lstat(path, &at) != nil || at.Dev != now.Dev || at.Ino != now.Ino {
+	if err != nil || !is(path) {
 		return "", false // its file system is not mounted any more, or not where this process could see it
 	}
 	if !filepath.IsAbs(d.Name) {

@@ -23,33 +23,16 @@ const mostFiles = 1 << 16
 // keeperPatience is for how long what a killed recorder has left is waited for, which its keeper writes.
 const keeperPatience = 5 * time.Second
 
-// awaitKeeper waits until a trace that is there is whole, if its recorder was killed and somebody still writes it: that is over
-// soon.
-func (d *Dir) awaitKeeper() {
-	for deadline := time.Now().Add(keeperPatience); d.forsaken() && time.Now().Before(deadline); {
-		time.Sleep(keeperPatience / 1000)
-	}
-}
-
-// forsaken tells whether somebody writes a trace that is there, and that is not its recorder, as that has ended.
-func (d *Dir) forsaken() bool {
-	cur, _, err := d.existing(d.base)
-	if err != nil || cur == nil {
-		return false
-	}
-	defer cur.Close()
-	f, err := cur.Open(trace.EventsFile)
+// forsaken tells whether the recorder of a trace has ended: whoever writes it then is its keeper.
+func forsaken(dir *safefile.Dir) bool {
+	f, err := dir.Open(trace.EventsFile)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	var head [format.HeaderSize]byte
-	if _, err := f.ReadAt(head[:], 0); err != nil || string(head[:len(format.FileMagic)]) != format.FileMagic ||
-		unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != unix.EWOULDBLOCK {
-		return false
-	}
+	head, ok := readHeader(f)
 	recorder := int(le.Uint32(head[format.HRecorder:]))
-	if recorder == 0 {
+	if !ok || recorder == 0 {
 		return false
 	}
 	s, err := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", recorder))
@@ -68,7 +51,7 @@ func (d *Dir) rotate(had bool) error {
 	}
 	defer cur.Close()
 	if beingWritten(cur) {
-		return &errRecording{d.Name}
+		return &errRecording{d.Name, forsaken(cur)}
 	}
 	if !had {
 		return fmt.Errorf("%s: an older trace, and another process keeps its directory locked", d.Name)
@@ -80,7 +63,7 @@ func (d *Dir) rotate(had bool) error {
 	if old != nil {
 		defer old.Close()
 		if beingWritten(old) {
-			return &errRecording{old.Name()}
+			return &errRecording{dir: old.Name()}
 		}
 		if err := d.drop(); err != nil {
 			return err

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/fentry-dev/fentry/session/internal/procfs"
@@ -14,32 +13,28 @@ import (
 var ErrExecuted = errors.New("it has executed another program meanwhile")
 
 // A Program is what a process runs, from when it is opened until the process executes another program, or ends.
-type Program struct {
-	pid int
-	aux []byte
-	mem *os.File
-}
+type Program struct{ ts *threads }
 
 // OpenProgram opens what a process runs. The caller must close it.
 func OpenProgram(pid int) (*Program, error) {
-	aux, mem, err := openMemory(pid)
+	ts, err := openThreads(pid)
 	if err != nil {
 		return nil, err
 	}
-	return &Program{pid, aux, mem}, nil
+	return &Program{ts}, nil
 }
 
 // Close closes it. It is not in use in the process, which goes on.
-func (p *Program) Close() { p.mem.Close() }
+func (p *Program) Close() { p.ts.close() }
 
 // Executed tells whether the process runs another program by now.
 func (p *Program) Executed() bool {
-	aux, err := auxOf(p.pid)
+	aux, err := auxOf(p.ts.pid)
 	if err != nil {
 		return false // it has ended
 	}
 	// The same program, started once more, has the same vector if addresses are not random.
-	return !bytes.Equal(aux, p.aux) || errors.Is(p.threads().memory().ReadAt(make([]byte, 1), auxValue(p.aux, atPhdr)), ErrEnded)
+	return !bytes.Equal(aux, p.ts.aux) || errors.Is(p.ts.memory().ReadAt(make([]byte, 1), auxValue(p.ts.aux, atPhdr)), ErrEnded)
 }
 
 // executePatience is for how long a process is waited for that seems to have ended: one that is about to execute a program has
@@ -50,16 +45,13 @@ const executePatience = 200 * time.Millisecond
 func (p *Program) ExecutedBy(err error) bool {
 	deadline := time.Now().Add(executePatience)
 	for errors.Is(err, ErrEnded) && !p.Executed() && time.Now().Before(deadline) {
-		if s, serr := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", p.pid)); serr != nil || s.Dead() {
+		if s, serr := procfs.ReadStat(fmt.Sprintf("/proc/%d/stat", p.ts.pid)); serr != nil || s.Dead() {
 			return false
 		}
 		time.Sleep(loadedPause)
 	}
 	return p.Executed()
 }
-
-// threads are those of the process, of which none has been looked at.
-func (p *Program) threads() *threads { return &threads{pid: p.pid, aux: p.aux, mem: p.mem} }
 
 // loadedPause is between two looks whether a program's libraries are there.
 const loadedPause = time.Millisecond
@@ -74,7 +66,7 @@ func (p *Program) AwaitLoaded(patience time.Duration) {
 
 // loads tells whether a dynamic loader is at work, as far as that can be seen.
 func (p *Program) loads() bool {
-	ts := p.threads()
+	ts := p.ts
 	bias, ok := ts.bias()
 	if !ok || auxValue(ts.aux, atBase) == 0 {
 		return false
