@@ -711,13 +711,19 @@ const redZone = 128
 
 // liveStack calls a function for each word of a thread's stack that can be in use, of so many bytes, with its address.
 func (t *thread) liveStack(ms []mapping, most uint64, word func(at, v uint64)) error {
-	from := (t.regs.sp() - redZone) &^ 7
-	i := sort.Search(len(ms), func(i int) bool { return ms[i].hi > from })
+	lo, hi := t.liveRange(ms, most)
+	return t.words(lo, hi, word)
+}
+
+// liveRange is where these words are; empty: it has no stack at all.
+func (t *thread) liveRange(ms []mapping, most uint64) (lo, hi uint64) {
+	lo = (t.regs.sp() - redZone) &^ 7
+	i := sort.Search(len(ms), func(i int) bool { return ms[i].hi > lo })
 	if i == len(ms) || ms[i].lo > t.regs.sp() {
-		return nil // no stack at all
+		return 0, 0
 	}
-	from = max(from, ms[i].lo)
-	return t.words(from, min(ms[i].hi, from+most), word)
+	lo = max(lo, ms[i].lo)
+	return lo, min(ms[i].hi, lo+most)
 }
 
 // words calls a function for each word from one address to another.

@@ -30,7 +30,9 @@ import (
 //
 // Once nobody is there, no return address can lead to a thunk any more, and the unwind tables become what they were, in
 // such stops, too. An unwinder may still be reading entries that were added, or return addresses in a shadow, which its
-// registers say, or its stack; that is waited for, but not for ever, as the same words may be left there. Then all is
+// registers say, or its stack; that is waited for, but not for ever, as the same words may be left there. How long is counted by
+// what its thread has run for (headway_linux_amd64.go). So it is before a word that looks like a return address is changed on the
+// stack of a thread that runs: an unwinder's copy can lie where the shadow has a call that has returned since. Then all is
 // unmapped: what the runtime has mapped by the runtime itself, and then the runtime, by one thread while the others run.
 // Children that are forked meanwhile do not get it.
 //
@@ -48,7 +50,10 @@ var ErrOther = errors.New("it runs another program")
 const (
 	leaveTries = 200
 	leavePause = time.Millisecond
-	// unwindTries is for how many a word of a stack counts that points to unwind information: some were forgotten there.
+	// leavePatience is for how long threads are waited for, if it takes longer, that get no processor.
+	leavePatience, patientPause = 3 * time.Second, 10 * time.Millisecond
+	// unwindTries is for how many of a thread's looks a word of its stack counts that points to unwind information: some were
+	// forgotten there.
 	unwindTries = 100
 	// returnTries is for how many one counts that is a thunk's return address: those are forgotten more often, and who has one in
 	// its hands soon has not.
@@ -95,8 +100,13 @@ func (a *Attachment) leaveBy(ts *threads, ms []mapping) (time.Duration, error) {
 	}
 	d := &detaching{a: a, ts: ts, ms: ms}
 	err := ts.within(true, d.prepare)
-	for err == nil && !d.gone && d.tries < leaveTries {
-		if d.tries > 0 {
+	for began := time.Now(); err == nil && !d.gone; {
+		if d.tries >= leaveTries {
+			if !d.owed || time.Since(began) > leavePatience {
+				break
+			}
+			time.Sleep(patientPause)
+		} else if d.tries > 0 {
 			time.Sleep(leavePause)
 		}
 		err = d.try()
@@ -130,6 +140,9 @@ type detaching struct {
 	added  spans // what was added
 	stacks spans // areas
 	tries  int
+
+	headways map[int]*headway
+	owed     bool // a thread has not run for long enough to be done with what it had in its hands, as was seen last
 
 	why      string // it stays, as was seen last
 	empty    bool   // nobody is in what was added, and nobody comes there any more
@@ -185,6 +198,7 @@ func (d *detaching) try() error {
 // look leads all threads out of what was added, as far as that can be done, and looks whether one is left.
 func (d *detaching) look() error {
 	d.tries++
+	d.owed = false
 	a, ts := d.a, d.ts
 	var err error
 	if d.ms, err = ts.maps(); err != nil { // libraries can have been unloaded until now
@@ -202,6 +216,7 @@ func (d *detaching) look() error {
 			}
 		}
 	}
+	running := d.running()
 	for _, s := range d.areas {
 		if err := ts.patient(); err != nil {
 			return err
@@ -209,7 +224,7 @@ func (d *detaching) look() error {
 		for _, s := range d.shadowed(s) {
 			// An error: nobody has that stack any more.
 			_ = ts.memory().words(s.at, s.at+s.size, func(at, v uint64) {
-				if d.added.has(v) {
+				if d.added.has(v) && !running.has(at) {
 					d.lead(at, v)
 				}
 			})
@@ -226,27 +241,30 @@ func (d *detaching) look() error {
 		}
 		err := t.liveStack(d.ms, mostStack, func(at, v uint64) {
 			added := d.added.has(v)
+			held := func(looks int) bool { return d.headwayOf(t).held(at, v, looks) }
 			switch {
 			case added && at >= t.regs.sp() && d.leadBack(at, v):
+			case added && a.returns(v) && !t.rests() && held(returnTries):
+				inside, d.why = true, fmt.Sprintf("thread %d may return to it", t.pid)
 			case added && !d.lead(at, v):
 				if at >= t.regs.sp() && interrupted(ts.memory(), at) {
 					inside, d.why = true, fmt.Sprintf("a signal handler has interrupted thread %d in it", t.pid)
 				}
-				if d.tries < unwindTries && at >= t.regs.sp() && a.hooks.finder.in(v) {
+				if at >= t.regs.sp() && a.hooks.finder.in(v) && held(unwindTries) {
 					inside, d.why = true, fmt.Sprintf("thread %d unwinds its stack", t.pid)
 				}
-				reading = reading || a.unwinds(v) || d.tries < returnTries && a.returns(v)
+				reading = reading || a.unwinds(v) && held(unwindTries) || a.returns(v) && held(returnTries)
 			case d.isShadow(v):
-				reading = true
+				reading = reading || held(unwindTries)
 			}
 		})
 		if err != nil {
 			return err
 		}
-		reading = reading || d.reads(t)
+		reading = reading || d.reads(t) && d.headwayOf(t).looks < unwindTries
 	}
 	d.empty = !inside
-	d.unread = d.empty && d.restored && (!reading || d.tries >= unwindTries)
+	d.unread = d.empty && d.restored && !reading
 	if d.unread {
 		ts.forgetBlocks()
 		ts.forgetNone(a.stays)

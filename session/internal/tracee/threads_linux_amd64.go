@@ -532,15 +532,6 @@ func (ts *threads) runOn(some []*thread) (left []*thread, err error) {
 	return left, nil
 }
 
-// turnsOf is how often a thread has got a processor; "": the kernel does not tell, or it has ended.
-func (ts *threads) turnsOf(tid int) string {
-	b, _ := readFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", ts.pid, tid))
-	if f := bytes.Fields(b); len(f) == 3 {
-		return string(f[2])
-	}
-	return ""
-}
-
 // stopped waits for a thread to stop that has been asked to, and has it make a system call again that would say so. The error
 // is ErrEnded if it has ended.
 func (t *thread) stopped(deadline time.Time) error {
