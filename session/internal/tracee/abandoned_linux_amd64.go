@@ -185,6 +185,7 @@ func (ts *threads) retireNow() (bool, error) {
 
 // retire takes what journals name out of a process.
 func (a *Attachment) retire(ts *threads) error {
+	began := time.Now()
 	for tries := 1; ; tries++ {
 		if a.begun(ts.pid) {
 			held, err := a.Detach(ts.pid)
@@ -194,7 +195,7 @@ func (a *Attachment) retire(ts *threads) error {
 		if done, err := a.unbegun(ts); err != nil || done {
 			return left(err)
 		}
-		if tries == leaveTries {
+		if tries >= leaveTries && time.Since(began) > insidePatience {
 			return left(ErrInside)
 		}
 		time.Sleep(leavePause)

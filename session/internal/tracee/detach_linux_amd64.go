@@ -50,8 +50,6 @@ var ErrOther = errors.New("it runs another program")
 const (
 	leaveTries = 200
 	leavePause = time.Millisecond
-	// leavePatience is for how long threads are waited for, if it takes longer, that get no processor.
-	leavePatience, patientPause = 3 * time.Second, 10 * time.Millisecond
 	// unwindTries is for how many of a thread's looks a word of its stack counts that points to unwind information: some were
 	// forgotten there.
 	unwindTries = 100
@@ -102,10 +100,10 @@ func (a *Attachment) leaveBy(ts *threads, ms []mapping) (time.Duration, error) {
 	err := ts.within(true, d.prepare)
 	for began := time.Now(); err == nil && !d.gone; {
 		if d.tries >= leaveTries {
-			if !d.owed || time.Since(began) > leavePatience {
+			if d.empty && !d.owed || time.Since(began) > insidePatience {
 				break
 			}
-			time.Sleep(patientPause)
+			time.Sleep(insidePause)
 		} else if d.tries > 0 {
 			time.Sleep(leavePause)
 		}
