@@ -120,11 +120,11 @@ func (a *Attachment) leaveBy(ts *threads, ms []mapping) (time.Duration, error) {
 	return ts.longest, err
 }
 
-// unwinds tells whether an address is in unwind information that was added.
+// unwinds tells whether an address is in unwind information that was added, and goes.
 func (a *Attachment) unwinds(v uint64) bool {
 	return slices.ContainsFunc(a.images, func(im *image) bool {
 		_, hi := im.added()
-		return im.bias+im.m.Running.Unwind <= v && v < hi
+		return im.bias+im.m.Running.Unwind <= v && v < hi && !within(a.stays, v)
 	})
 }
 
@@ -136,6 +136,7 @@ type detaching struct {
 	stack  remoteStack
 	areas  []area
 	added  spans // what was added
+	goes   spans // what of that is unmapped
 	stacks spans // areas
 	tries  int
 
@@ -162,7 +163,8 @@ func (d *detaching) prepare() error {
 			}
 		}
 		err = d.findAreas(r)
-		d.added, d.stacks = newSpans(slices.Concat(d.a.mapped, d.a.stays)), newSpans(d.areas)
+		d.added, d.goes = newSpans(slices.Concat(d.a.mapped, d.a.stays)), newSpans(d.a.mapped)
+		d.stacks = newSpans(d.areas)
 		return err
 	})
 }
@@ -251,18 +253,20 @@ func (d *detaching) look() error {
 				if at >= t.regs.sp() && a.hooks.finder.in(v) && held(unwindTries) {
 					inside, d.why = true, fmt.Sprintf("thread %d unwinds its stack", t.pid)
 				}
-				reading = reading || a.unwinds(v) && held(unwindTries) || a.returns(v) && held(returnTries)
+				// Whether it is held is asked of each, as that counts from when it was asked first.
+				reading = a.unwinds(v) && held(unwindTries) || a.returns(v) && held(returnTries) || reading
 			case d.isShadow(v):
-				reading = reading || held(unwindTries)
+				reading = held(unwindTries) || reading
 			}
 		})
 		if err != nil {
 			return err
 		}
-		reading = reading || d.reads(t) && d.headwayOf(t).looks < unwindTries
+		reading = d.reads(t) || reading
 	}
 	d.empty = !inside
-	d.unread = d.empty && d.restored && !reading
+	// There may be new threads at each look.
+	d.unread = d.empty && d.restored && (!reading || d.tries >= unwindTries && !d.owed)
 	if d.unread {
 		ts.forgetBlocks()
 		ts.forgetNone(a.stays)
@@ -548,17 +552,17 @@ func (t *thread) stepped() bool {
 	}
 }
 
-// reads tells whether a thread has an address in a register of what was added, or of a shadow.
-func (d *detaching) reads(t *thread) bool {
+// reads tells whether a thread may use an address in a register of what goes, or to which a thunk's function returns.
+func (d *detaching) reads(t *thread) (reads bool) {
 	r := t.regs
-	for _, v := range [...]uint64{
+	for i, v := range [...]uint64{
 		r.Rax, r.Rbx, r.Rcx, r.Rdx, r.Rsi, r.Rdi, r.Rbp, r.R8, r.R9, r.R10, r.R11, r.R12, r.R13, r.R14, r.R15,
 	} {
-		if d.added.has(v) || d.isShadow(v) {
-			return true
+		if d.goes.has(v) || d.isShadow(v) || d.added.has(v) && d.a.returns(v) {
+			reads = d.headwayOf(t).held(uint64(i), v, unwindTries) || reads
 		}
 	}
-	return false
+	return reads
 }
 
 // isShadow tells whether an address is in the shadow of a stack.

@@ -13,18 +13,18 @@ import (
 // forgotten. An unwinder is done with its copy in no time, but in time of its own: on a busy machine its thread may not get a
 // processor for many looks. So a word is forgotten when it has stayed for as long as its thread has run for.
 
-// headwayTime is what a thread has to run for between two looks for the second one to count.
-const headwayTime = 500 * time.Microsecond
+// headwayTime is what a thread has to run for to have come as far as one that does nothing has by a look.
+const headwayTime = 200 * time.Microsecond
 
 // A headway is how far a thread has come while it was looked at.
 type headway struct {
-	looks int           // those that count
-	ran   time.Duration // for which the thread had run by the last of them
+	looks int           // those that count, and those that it has run for
+	ran   time.Duration // for which the thread had run by then
 	tries int           // of the detaching, at the last look
 	words map[uint64]heldWord
 }
 
-// A heldWord is in a word of a stack.
+// A heldWord is in a word of a stack, or in a register.
 type heldWord struct {
 	v     uint64
 	since int // looks
@@ -48,10 +48,13 @@ func (d *detaching) headwayOf(t *thread) *headway {
 	switch ran := d.ts.ranFor(t.pid); {
 	case first:
 		h.ran = ran
-	case ran == 0 || t.rests() || ran-h.ran >= headwayTime:
-		h.ran, h.looks = ran, h.looks+1
-	default:
+	case ran == 0 || t.rests():
+		h.looks++
+	case ran-h.ran < headwayTime:
 		d.owed = true
+	default:
+		h.looks += int((ran - h.ran) / headwayTime)
+		h.ran = ran
 	}
 	return h
 }
@@ -59,14 +62,15 @@ func (d *detaching) headwayOf(t *thread) *headway {
 // rests tells whether a thread does nothing, and so has nothing in its hands, for as long as it is not woken.
 func (t *thread) rests() bool { return t.halted || t.regs.again() }
 
-// held tells whether a thread may still use what is in a word of its stack: it has been there for fewer than some looks.
+// held tells whether a thread may still use what is in a word of its stack, or a register, by its number: it has been there for
+// fewer than some looks.
 func (h *headway) held(at, v uint64, looks int) bool {
 	w, ok := h.words[at]
 	if !ok || w.v != v {
 		w = heldWord{v, h.looks}
 		h.words[at] = w
 	}
-	return h.looks-w.since < looks && h.looks < unwindTries
+	return h.looks-w.since < looks
 }
 
 // ranFor is how long a thread has had a processor for; 0: the kernel does not tell, or it has ended.
