@@ -96,7 +96,7 @@ func (a *Attachment) leaveBy(ts *threads, ms []mapping) (time.Duration, error) {
 	if err := a.restoreSites(ts); err != nil {
 		return ts.longest, err
 	}
-	d := &detaching{a: a, ts: ts, ms: ms}
+	d := &detaching{a: a, ts: ts, ms: ms, headways: map[int]*headway{}}
 	err := ts.within(true, d.prepare)
 	for began := time.Now(); err == nil && !d.gone; {
 		if d.tries >= leaveTries {
@@ -120,11 +120,11 @@ func (a *Attachment) leaveBy(ts *threads, ms []mapping) (time.Duration, error) {
 	return ts.longest, err
 }
 
-// unwinds tells whether an address is in unwind information that was added, and goes.
+// unwinds tells whether an address is in unwind information that was added.
 func (a *Attachment) unwinds(v uint64) bool {
 	return slices.ContainsFunc(a.images, func(im *image) bool {
 		_, hi := im.added()
-		return im.bias+im.m.Running.Unwind <= v && v < hi && !within(a.stays, v)
+		return im.bias+im.m.Running.Unwind <= v && v < hi
 	})
 }
 
@@ -140,8 +140,8 @@ type detaching struct {
 	stacks spans // areas
 	tries  int
 
-	headways map[int]*headway
-	owed     bool // a thread has not run for long enough to be done with what it had in its hands, as was seen last
+	headways map[int]*headway // by thread id
+	owed     bool             // a thread has not run for long enough to be done with what it had in its hands, as was seen last
 
 	why      string // it stays, as was seen last
 	empty    bool   // nobody is in what was added, and nobody comes there any more
@@ -254,7 +254,7 @@ func (d *detaching) look() error {
 					inside, d.why = true, fmt.Sprintf("thread %d unwinds its stack", t.pid)
 				}
 				// Whether it is held is asked of each, as that counts from when it was asked first.
-				reading = a.unwinds(v) && held(unwindTries) || a.returns(v) && held(returnTries) || reading
+				reading = d.goes.has(v) && a.unwinds(v) && held(unwindTries) || a.returns(v) && held(returnTries) || reading
 			case d.isShadow(v):
 				reading = held(unwindTries) || reading
 			}

@@ -11,7 +11,7 @@ import (
 //
 // A word of a stack that leads to what was added can be a return address, a copy of one that an unwinder has in its hands, or
 // forgotten. An unwinder is done with its copy in no time, but in time of its own: on a busy machine its thread may not get a
-// processor for many looks. So a word is forgotten when it has stayed for as long as its thread has run for.
+// processor for many looks. So a word counts as forgotten only once its thread has run for long enough and has left it there.
 
 // headwayTime is what a thread has to run for to have come as far as one that does nothing has by a look.
 const headwayTime = 200 * time.Microsecond
@@ -34,9 +34,6 @@ type heldWord struct {
 func (d *detaching) headwayOf(t *thread) *headway {
 	h := d.headways[t.pid]
 	if h == nil {
-		if d.headways == nil {
-			d.headways = map[int]*headway{}
-		}
 		h = &headway{words: map[uint64]heldWord{}}
 		d.headways[t.pid] = h
 	}

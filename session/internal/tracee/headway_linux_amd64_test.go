@@ -29,7 +29,7 @@ func TestHeadway(t *testing.T) {
 	runs := &thread{regs: &registers{}}
 	runs.pid = <-tid
 	runs.regs.noRestart()
-	d := &detaching{ts: &threads{pid: os.Getpid()}}
+	d := &detaching{ts: &threads{pid: os.Getpid()}, headways: map[int]*headway{}}
 	look := func() *headway {
 		d.tries++
 		d.owed = false
